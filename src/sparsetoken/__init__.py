@@ -1,0 +1,57 @@
+"""When can attention find a weak signal hidden in a few tokens, and is it worth it?
+
+Public names are imported on first use, so that `import sparsetoken` costs next to nothing.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparsetoken.learning.features import features
+    from sparsetoken.learning.stages import TrainedModel, train
+    from sparsetoken.losses import Loss, check_loss, get_loss, loss_names, register_loss
+    from sparsetoken.simulation.sampling import Sample, sample
+    from sparsetoken.task import Query, Task, Training
+    from sparsetoken.validation import ParameterError
+
+__version__ = version("sparsetoken")
+
+_HOMES = {
+    "learning.features": ("features",),
+    "learning.stages": ("TrainedModel", "train"),
+    "losses": ("Loss", "check_loss", "get_loss", "loss_names", "register_loss"),
+    "simulation.sampling": ("Sample", "sample"),
+    "task": ("Query", "Task", "Training"),
+    "validation": ("ParameterError",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Loss",
+    "ParameterError",
+    "Query",
+    "Sample",
+    "Task",
+    "TrainedModel",
+    "Training",
+    "check_loss",
+    "features",
+    "get_loss",
+    "loss_names",
+    "register_loss",
+    "sample",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'sparsetoken' has no attribute {name!r}")
+    value = getattr(import_module(f"sparsetoken.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,33 @@
+"""The `sparsetoken` command.
+
+One module per command. They import nothing heavy at module level, so that `--help` is instant.
+"""
+
+from typing import Any
+
+import click
+
+from sparsetoken import __version__
+from sparsetoken.cli.reproduce import reproduce
+from sparsetoken.validation import ParameterError
+
+__all__ = ["main"]
+
+
+class _Commands(click.Group):
+    """A group whose commands turn a ParameterError into one message and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ParameterError as error:
+            raise click.UsageError(str(error)) from None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sparsetoken")
+def main() -> None:
+    """Find weak signals in a few tokens: exact theory, simulation and estimators."""
+
+
+main.add_command(reproduce)

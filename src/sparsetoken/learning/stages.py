@@ -1,0 +1,147 @@
+"""The four training stages on arrays (docs/theory.md, section 3).
+
+Data are read in blocks of samples; no temporary is larger than one block, except the readout's
+(n1, d) feature matrix.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.learning.features import blocks, features
+from sparsetoken.learning.readout import Readout, fit_readout
+from sparsetoken.losses import get_loss
+from sparsetoken.task import Training
+from sparsetoken.validation import ParameterError
+
+__all__ = ["TrainedModel", "first_step", "query_step", "train"]
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained classifier sign(⟨f(X), w⟩ + b).
+
+    Attributes
+    ----------
+    classifier, nonlinearity : str
+    inverse_temperature : float
+    weights, bias : the readout (w, b) of stage 4
+    query : array of shape (d,), or None for classifiers without one
+    first_weights, first_bias : the readout after stage 1, or None for classifiers without a query
+    readout : the report of stage 4's solver, with its residual and status
+    """
+
+    classifier: str
+    nonlinearity: str
+    inverse_temperature: float
+    readout: Readout
+    query: Array | None = None
+    first_weights: Array | None = None
+    first_bias: float | None = None
+
+    @property
+    def weights(self) -> Array:
+        """The readout vector w."""
+        return self.readout.weights
+
+    @property
+    def bias(self) -> float:
+        """The readout's bias b."""
+        return self.readout.bias
+
+    def decision(self, X: Array) -> Array:
+        """Return ⟨f(X), w⟩ + b for each sequence."""
+        mapped = features(
+            X, self.classifier, self.query, self.inverse_temperature, self.nonlinearity
+        )
+        return np.asarray(mapped @ self.weights + self.bias)
+
+    def predict(self, X: Array) -> Array:
+        """Return the predicted labels, -1 or +1."""
+        return np.where(self.decision(X) > 0, 1, -1)
+
+
+def train(
+    query_data: tuple[Array, Array],
+    readout_data: tuple[Array, Array],
+    training: Training,
+    classifier: str = "attention",
+    nonlinearity: str = "sigmoid",
+) -> TrainedModel:
+    """Train a classifier: two gradient steps for the query, then the convex readout.
+
+    Parameters
+    ----------
+    query_data : (X0, y0)
+        Sequences (n0, L, d) and labels in {-1, +1} for stages 1 to 3; classifiers without a query
+        do not read them.
+    readout_data : (X1, y1)
+        The same for stage 4.
+    training : Training
+        Its sample ratios are not used here: the arrays have their sizes.
+    classifier : "attention", "pooled", "vectorised" or "elementwise"
+    nonlinearity : for "elementwise"
+
+    Notes
+    -----
+    The gradient for element-wise attention at q = 0 is not that of the softmax; stages 1 to 3 are
+    the softmax's for both, so that the two differ in the features alone.
+    """
+    loss = get_loss(training.loss)
+    readout_X, readout_y = _checked(readout_data, "readout_data")
+    query = first_weights = first_bias = None
+    if classifier in ("attention", "elementwise"):
+        query_X, query_y = _checked(query_data, "query_data")
+        first_weights, first_bias = first_step(query_X, query_y, training)
+        query = query_step(query_X, query_y, first_weights, first_bias, training)
+    mapped = features(readout_X, classifier, query, training.inverse_temperature, nonlinearity)
+    readout = fit_readout(mapped, readout_y, loss, training.ridge)
+    return TrainedModel(
+        classifier=classifier,
+        nonlinearity=nonlinearity,
+        inverse_temperature=training.inverse_temperature,
+        readout=readout,
+        query=query,
+        first_weights=first_weights,
+        first_bias=first_bias,
+    )
+
+
+def first_step(X: Array, y: Array, training: Training) -> tuple[Array, float]:
+    """Return stage 1: w = -η_w ℓ'(0) mean(y f̄) and b = -η_b ℓ'(0) mean(y), f̄ pooled over tokens."""
+    slope = float(get_loss(training.loss).slope(np.zeros(1))[0])
+    total = np.zeros(X.shape[2])
+    for part in blocks(X):
+        total += np.einsum("nld,n->d", X[part], y[part], optimize=True)
+    weights = -training.readout_step * slope * total / (len(X) * X.shape[1])
+    return weights, -training.bias_step * slope * float(y.mean())
+
+
+def query_step(X: Array, y: Array, weights: Array, bias: float, training: Training) -> Array:
+    """Return stages 2 and 3: the query after one gradient step from q = 0.
+
+    q = -(η_q β/(n L)) Σ_i h_i X_iᵀ (I - 11ᵀ/L) X_i w with h_i = y_i ℓ'(y_i(⟨f̄_i, w⟩ + b)), which
+    is -η_q times the gradient in q of the mean loss at q = 0.
+    """
+    loss = get_loss(training.loss)
+    total = np.zeros(X.shape[2])
+    for part in blocks(X):
+        scores = X[part] @ weights
+        pooled = scores.mean(axis=1)
+        slopes = y[part] * loss.slope(y[part] * (pooled + bias))
+        centred = slopes[:, None] * (scores - pooled[:, None])
+        total += np.einsum("nld,nl->d", X[part], centred, optimize=True)
+    rate = training.query_step * training.inverse_temperature / (len(X) * X.shape[1])
+    return np.asarray(-rate * total)
+
+
+def _checked(data: tuple[Array, Array], name: str) -> tuple[Array, Array]:
+    X, y = np.asarray(data[0]), np.asarray(data[1], dtype=float)
+    if X.ndim != 3 or 0 in X.shape:
+        raise ParameterError(f"{name}: shape of X", X.shape, "(samples, tokens, dimension), none 0")
+    if y.shape != (len(X),):
+        raise ParameterError(f"{name}: shape of y", y.shape, f"({len(X)},), one label a sequence")
+    if not np.all(np.abs(y) == 1):
+        raise ParameterError(f"{name}: y", np.unique(y).tolist(), "labels -1 and +1")
+    return X, y

@@ -1,0 +1,284 @@
+"""Convex losses of the margin, and the registry that knows them by name.
+
+A loss ℓ(t) is a function of the margin t = y(⟨f, w⟩ + b). To add one, derive from `Loss`, give it
+a name and its value, slope and curvature, and pass an instance to `register_loss`:
+
+>>> import numpy as np
+>>> from sparsetoken import Loss, check_loss, register_loss
+>>> class Exponential(Loss):
+...     name = "exponential"
+...     minimisers = (np.inf, np.inf)
+...     def value(self, margin):
+...         return np.exp(-margin)
+...     def slope(self, margin):
+...         return -np.exp(-margin)
+...     def curvature(self, margin):
+...         return np.exp(-margin)
+>>> check_loss(Exponential(), margins=np.linspace(-5, 5, 101))
+>>> register_loss(Exponential())
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from sparsetoken.arrays import Array
+from sparsetoken.numerics.roots import increasing_root
+from sparsetoken.validation import ParameterError, choice
+
+__all__ = [
+    "Hinge",
+    "Logistic",
+    "Loss",
+    "Square",
+    "SquaredHinge",
+    "check_loss",
+    "get_loss",
+    "loss_names",
+    "register_loss",
+]
+
+
+class Loss(ABC):
+    """A convex loss of the margin. All methods take and give arrays of any shape.
+
+    Attributes
+    ----------
+    name : str
+        The name in the registry.
+    minimisers : tuple of float
+        The interval [low, high] of margins at which the loss is least. (inf, inf) if it only tends
+        to its infimum, as the logistic loss does. It decides what ridge → 0 means on separable
+        data: the maximum-margin classifier if high is infinite, interpolation if it is finite.
+    breakpoints : tuple of float
+        Margins at which the slope or curvature jumps, or around which they change most. Quadrature
+        splits its panels there; they affect accuracy and speed, never the meaning.
+    smooth : bool
+        Whether the slope is continuous. If not, `prox` and `prox_slope` must be given as well.
+    """
+
+    name: str
+    minimisers: tuple[float, float]
+    breakpoints: tuple[float, ...] = ()
+    smooth: bool = True
+
+    @abstractmethod
+    def value(self, margin: Array) -> Array:
+        """Return ℓ(t)."""
+
+    @abstractmethod
+    def slope(self, margin: Array) -> Array:
+        """Return ℓ'(t); at a kink, any subgradient."""
+
+    @abstractmethod
+    def curvature(self, margin: Array) -> Array:
+        """Return ℓ''(t) wherever it exists."""
+
+    def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
+        """Return the r that minimises ℓ(r) + (r - centre)²/(2 step), so r + step ℓ'(r) = centre."""
+        omega, tau = np.broadcast_arrays(
+            np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
+        )
+        # ℓ' increases, so the root lies between the centre and one explicit step from it.
+        explicit = omega - tau * self.slope(omega)
+        return increasing_root(
+            lambda r: r - omega + tau * self.slope(r),
+            lambda r: 1 + tau * self.curvature(r),
+            np.minimum(omega, explicit),
+            np.maximum(omega, explicit),
+        )
+
+    def prox_slope(self, centre: ArrayLike, step: ArrayLike) -> Array:
+        """Return the derivative of `prox` in its centre, 1/(1 + step ℓ''(r)) if ℓ is smooth."""
+        r = self.prox(centre, step)
+        return np.asarray(1 / (1 + np.asarray(step) * self.curvature(r)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Logistic(Loss):
+    """log(1 + exp(-t))."""
+
+    name = "logistic"
+    minimisers = (np.inf, np.inf)
+    breakpoints = (-5.0, 0.0, 5.0)
+
+    def value(self, margin: Array) -> Array:
+        return np.asarray(np.logaddexp(0.0, -np.asarray(margin, dtype=float)))
+
+    def slope(self, margin: Array) -> Array:
+        return np.asarray(-expit(-np.asarray(margin, dtype=float)))
+
+    def curvature(self, margin: Array) -> Array:
+        margin = np.asarray(margin, dtype=float)
+        return np.asarray(expit(margin) * expit(-margin))
+
+    def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
+        """Solve r = centre + step σ(-r) by Newton's method.
+
+        The equation is f(r) = r - centre - step σ(-r) = 0, convex below 0 and concave above, so
+        that Newton's method is monotone once it is on the root's side of 0. For a root below 0, the
+        sum centre + step is formed first, with its rounding error: they nearly cancel when both are
+        large.
+        """
+        omega, tau = np.broadcast_arrays(
+            np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
+        )
+        total = omega + tau
+        lost = (omega - (total - (total - omega))) + (tau - (total - omega))
+        below = omega + 0.5 * tau < 0
+        # By r → -r the root below 0 is one above 0: with s = -r, s = -(centre + step) + step σ(-s).
+        start = np.where(below, -total, omega)
+        correction = np.where(below, -lost, 0.0)
+        s = np.maximum(start, 0.0)
+        for _ in range(100):
+            weight = expit(-s)
+            residual = (s - start) - (tau * weight + correction)
+            change = residual / (1 + tau * weight * (1 - weight))
+            s = np.maximum(s - change, 0.0)
+            if np.all(np.abs(change) <= 2 * np.spacing(s) + 1e-16):
+                break
+        return np.asarray(np.where(below, -s, s))
+
+
+class Square(Loss):
+    """(1 - t)²/2."""
+
+    name = "square"
+    minimisers = (1.0, 1.0)
+
+    def value(self, margin: Array) -> Array:
+        return np.asarray(0.5 * (1 - np.asarray(margin, dtype=float)) ** 2)
+
+    def slope(self, margin: Array) -> Array:
+        return np.asarray(margin, dtype=float) - 1
+
+    def curvature(self, margin: Array) -> Array:
+        return np.ones_like(np.asarray(margin, dtype=float))
+
+    def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
+        omega, tau = np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
+        return np.asarray((omega + tau) / (1 + tau))
+
+
+class SquaredHinge(Loss):
+    """max(0, 1 - t)²/2."""
+
+    name = "squared_hinge"
+    minimisers = (1.0, np.inf)
+    breakpoints = (1.0,)
+
+    def value(self, margin: Array) -> Array:
+        return np.asarray(0.5 * self.slope(margin) ** 2)
+
+    def slope(self, margin: Array) -> Array:
+        return np.asarray(np.minimum(np.asarray(margin, dtype=float) - 1, 0.0))
+
+    def curvature(self, margin: Array) -> Array:
+        return np.asarray(np.asarray(margin, dtype=float) < 1, dtype=float)
+
+    def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
+        omega, tau = np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
+        return np.asarray(np.where(omega < 1, (omega + tau) / (1 + tau), omega))
+
+
+class Hinge(Loss):
+    """max(0, 1 - t)."""
+
+    name = "hinge"
+    minimisers = (1.0, np.inf)
+    breakpoints = (1.0,)
+    smooth = False
+
+    def value(self, margin: Array) -> Array:
+        return np.asarray(np.maximum(1 - np.asarray(margin, dtype=float), 0.0))
+
+    def slope(self, margin: Array) -> Array:
+        return np.asarray(-(np.asarray(margin, dtype=float) < 1).astype(float))
+
+    def curvature(self, margin: Array) -> Array:
+        return np.zeros_like(np.asarray(margin, dtype=float))
+
+    def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
+        omega, tau = np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
+        return np.asarray(np.where(omega < 1, np.minimum(omega + tau, 1.0), omega))
+
+    def prox_slope(self, centre: ArrayLike, step: ArrayLike) -> Array:
+        omega, tau = np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
+        return np.asarray((omega >= 1) | (omega + tau <= 1), dtype=float)
+
+
+_REGISTRY: dict[str, Loss] = {
+    loss.name: loss for loss in (Logistic(), Square(), SquaredHinge(), Hinge())
+}
+
+
+def loss_names() -> list[str]:
+    """Return the names of the known losses."""
+    return sorted(_REGISTRY)
+
+
+def get_loss(name: str) -> Loss:
+    """Return the loss of that name."""
+    return _REGISTRY[choice("loss", name, _REGISTRY)]
+
+
+def register_loss(loss: Loss) -> None:
+    """Make a loss known by its name, for `Training(loss=...)` and everything that takes one.
+
+    The registry belongs to one process: a program that starts worker processes must register the
+    loss in a module that they import too.
+    """
+    known = _REGISTRY.get(loss.name)
+    if known is not None and type(known) is not type(loss):
+        raise ParameterError("loss.name", loss.name, "a name that is not taken")
+    _REGISTRY[loss.name] = loss
+
+
+def check_loss(loss: Loss, margins: ArrayLike | None = None) -> None:
+    """Raise a ValueError that says which rule a loss breaks, if any.
+
+    Slope and curvature are compared with finite differences of the value, the slope must not
+    decrease, and `prox` must satisfy its optimality condition for small and large steps.
+    """
+    grid = np.linspace(-30, 30, 601) if margins is None else np.asarray(margins, dtype=float)
+    grid = grid[np.all(np.abs(np.subtract.outer(grid, loss.breakpoints)) > 1e-3, axis=1)]
+    width = 1e-5 * np.maximum(1.0, np.abs(grid))
+    value, slope, curvature = loss.value(grid), loss.slope(grid), loss.curvature(grid)
+    difference = (loss.value(grid + width) - loss.value(grid - width)) / (2 * width)
+    scale = 1 + np.abs(value)
+    _require(loss, "slope differs from the derivative of value", slope - difference, 1e-6 * scale)
+    difference = (loss.slope(grid + width) - loss.slope(grid - width)) / (2 * width)
+    scale = 1 + np.abs(slope) + np.abs(curvature)
+    _require(
+        loss, "curvature differs from the derivative of slope", curvature - difference, 1e-5 * scale
+    )
+    _require(loss, "slope decreases: not convex", np.minimum(np.diff(slope), 0), 1e-12)
+    for step in (1e-6, 1e-2, 1.0, 1e2, 1e6):
+        r = loss.prox(grid, step)
+        # At a kink the subgradient (centre - r)/step need only lie between the slopes beside it.
+        beside = 1e-9 * np.maximum(1.0, np.abs(r))
+        subgradient = (grid - r) / step
+        above = loss.slope(r + beside) - subgradient
+        under = loss.slope(r - beside) - subgradient
+        slack = 1e-6 * (1 + np.abs(subgradient)) + 1e-9 * np.abs(grid) / step
+        _require(
+            loss,
+            f"prox breaks its optimality condition at step {step:g}",
+            np.minimum(above, 0),
+            slack,
+        )
+        _require(
+            loss,
+            f"prox breaks its optimality condition at step {step:g}",
+            np.maximum(under, 0),
+            slack,
+        )
+
+
+def _require(loss: Loss, rule: str, deviation: Array, tolerance: Array | float) -> None:
+    if not np.all(np.abs(deviation) <= tolerance):
+        raise ValueError(f"loss {loss.name!r}: {rule} (by {np.nanmax(np.abs(deviation)):.3g})")

@@ -1,0 +1,115 @@
+"""Draw sequences from a task (docs/theory.md, section 1)."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.task import Task
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Sample", "sample", "sample_labels", "sample_positions"]
+
+
+class Sample(NamedTuple):
+    """Sequences drawn from a task.
+
+    Attributes
+    ----------
+    X : array of shape (n, L, d)
+    y : array of shape (n,), labels -1 and +1
+    positions : boolean array of shape (n, L), true where the signal is; all false for negatives
+    signal : array of shape (d,), the unit vector ξ
+    """
+
+    X: Array
+    y: Array
+    positions: Array
+    signal: Array
+
+
+def sample(
+    task: Task,
+    count: int,
+    dimension: int,
+    rng: np.random.Generator,
+    positions: str | ArrayLike = "uniform",
+    signal: ArrayLike | None = None,
+) -> Sample:
+    """Draw `count` sequences of `dimension`-dimensional tokens.
+
+    Parameters
+    ----------
+    task : Task
+    count, dimension : int
+    rng : numpy.random.Generator
+    positions : "uniform" or array of shape (L,)
+        The law of the informative places: all R-subsets alike, or the probability of each place to
+        be informative. Probabilities must lie in [0, 1] and sum to R; they are met exactly.
+    signal : array of shape (d,), optional
+        The unit vector ξ; drawn uniformly from the sphere if not given. Pass `Sample.signal` to
+        draw more data with the same signal.
+    """
+    count = validation.integer("count", count, low=1)
+    dimension = validation.integer("dimension", dimension, low=1)
+    xi = _signal(signal, dimension, rng)
+    y = sample_labels(task, count, rng)
+    places = sample_positions(task, count, rng, positions) & (y > 0)[:, None]
+    X = rng.standard_normal((count, task.length, dimension))
+    X[places] += task.strength * xi
+    return Sample(X, y, places, xi)
+
+
+def sample_labels(task: Task, count: int, rng: np.random.Generator) -> Array:
+    """Draw labels, +1 with probability π."""
+    return np.where(rng.random(count) < task.positive_rate, 1, -1)
+
+
+def sample_positions(
+    task: Task, count: int, rng: np.random.Generator, positions: str | ArrayLike = "uniform"
+) -> Array:
+    """Draw R informative places of L for each of `count` sequences, as a boolean (n, L) array."""
+    if isinstance(positions, str):
+        validation.choice("positions", positions, ["uniform"])
+        order = np.argpartition(rng.random((count, task.length)), task.informative - 1, axis=1)[
+            :, : task.informative
+        ]
+        places = np.zeros((count, task.length), dtype=bool)
+        np.put_along_axis(places, order, values=True, axis=1)
+        return places
+    probabilities = _probabilities(task, positions)
+    # Systematic sampling: a comb of spacing 1 with a random offset meets the stacked intervals of
+    # lengths p_l, so each is hit with probability p_l and exactly R are hit. A random order of the
+    # places keeps the joint law free of structure beyond that.
+    order = np.argsort(rng.random((count, task.length)), axis=1)
+    ends = np.cumsum(probabilities[order], axis=1)
+    ends[:, -1] = task.informative
+    teeth = np.floor(ends + rng.random((count, 1)))
+    hit = np.diff(teeth, axis=1, prepend=0.0) > 0
+    places = np.empty_like(hit)
+    np.put_along_axis(places, order, hit, axis=1)
+    return places
+
+
+def _probabilities(task: Task, positions: ArrayLike) -> Array:
+    probabilities = np.asarray(positions, dtype=float)
+    accepted = f"'uniform', or {task.length} probabilities in [0, 1] that sum to {task.informative}"
+    if probabilities.shape != (task.length,) or not np.all(
+        (probabilities >= 0) & (probabilities <= 1)
+    ):
+        raise ParameterError("positions", probabilities.tolist(), accepted)
+    if abs(probabilities.sum() - task.informative) > 1e-9 * task.length:
+        raise ParameterError("positions", probabilities.tolist(), accepted)
+    return probabilities
+
+
+def _signal(signal: ArrayLike | None, dimension: int, rng: np.random.Generator) -> Array:
+    if signal is None:
+        direction = rng.standard_normal(dimension)
+        return np.asarray(direction / np.linalg.norm(direction))
+    xi = np.asarray(signal, dtype=float)
+    if xi.shape != (dimension,) or not np.isclose(np.linalg.norm(xi), 1, atol=1e-8):
+        raise ParameterError("signal", xi.shape, f"a unit vector of shape ({dimension},)")
+    return xi

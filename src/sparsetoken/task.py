@@ -1,0 +1,135 @@
+"""The frozen objects that describe a problem: `Task`, `Training` and `Query`.
+
+Theory and simulation take exactly these objects and nothing else. Field names are those of the
+notation table in the README; every field carries a one-line description, which the command line
+shows as the help of the option of the same name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from typing import Any, Self
+
+from sparsetoken import validation
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Query", "Task", "Training"]
+
+
+def _described(description: str, **options: Any) -> Any:
+    return field(metadata={"description": description}, **options)
+
+
+class _Settings:
+    """What the three objects share: copies with changes, and dictionaries."""
+
+    __slots__ = ()
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with the named fields changed, validated anew."""
+        self._refuse_unknown(changes)
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary of plain Python values."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the object from a dictionary such as `to_dict` gives."""
+        cls._refuse_unknown(values)
+        missing = [f.name for f in cls._fields() if _required(f) and f.name not in values]
+        if missing:
+            raise ParameterError(cls.__name__, dict(values), "values for " + ", ".join(missing))
+        return cls(**values)
+
+    @classmethod
+    def _fields(cls) -> tuple[Field[Any], ...]:
+        return fields(cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def _refuse_unknown(cls, values: Mapping[str, Any]) -> None:
+        known = [f.name for f in cls._fields()]
+        for name in values:
+            if name not in known:
+                raise ParameterError(f"{cls.__name__} field", name, "one of " + ", ".join(known))
+
+    def _store(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def _required(item: Field[Any]) -> bool:
+    return not isinstance(item.default, int | float | str)
+
+
+@dataclass(frozen=True, slots=True)
+class Task(_Settings):
+    """What is to be learnt: sequences with a weak signal in a few tokens.
+
+    A label y is +1 with probability π. A sequence X of shape (L, d) is θ v ξᵀ + Z for y = +1 and Z
+    for y = -1, with Z of independent standard normals, ξ an unknown unit vector and v a 0/1 vector
+    with R ones in random places.
+    """
+
+    length: int = _described("tokens in a sequence (L)")
+    informative: int = _described("tokens that carry the signal in a positive sequence (R)")
+    strength: float = _described("signal strength (θ)")
+    positive_rate: float = _described("probability of a positive label (π)", default=0.5)
+
+    def __post_init__(self) -> None:
+        length = validation.integer("length", self.length, low=2)
+        informative = validation.integer("informative", self.informative, low=1)
+        if informative >= length:
+            accepted = f"an integer below length = {length}"
+            raise ParameterError("informative", informative, accepted)
+        self._store(
+            length=length,
+            informative=informative,
+            strength=validation.real("strength", self.strength, low=0),
+            positive_rate=validation.real(
+                "positive_rate", self.positive_rate, low=0, high=1, inclusive=False
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Training(_Settings):
+    """How the classifier is trained: two gradient steps for the query, then a convex readout.
+
+    The readout minimises (1/n1) Σ loss(margin) + (ridge/2)‖w‖², with a free bias.
+    """
+
+    alpha0: float = _described("samples for the query, per dimension (α0 = n0/d)")
+    alpha1: float = _described("samples for the readout, per dimension (α1 = n1/d)")
+    loss: str = _described("loss of the margin", default="logistic")
+    ridge: float = _described("l2 penalty on the readout (λ)", default=1e-3)
+    readout_step: float = _described("learning rate of the readout's step (η_w)", default=0.5)
+    bias_step: float = _described("learning rate of the bias's step (η_b)", default=0.5)
+    query_step: float = _described("learning rate of the query's step (η_q)", default=1.0)
+    inverse_temperature: float = _described("inverse temperature of the softmax (β)", default=1.0)
+
+    def __post_init__(self) -> None:
+        from sparsetoken.losses import get_loss
+
+        self._store(
+            loss=get_loss(self.loss).name,
+            ridge=validation.real("ridge", self.ridge, low=0),
+            bias_step=validation.real("bias_step", self.bias_step, low=0),
+        )
+        for name in ("alpha0", "alpha1", "readout_step", "query_step", "inverse_temperature"):
+            value = validation.real(name, getattr(self, name), low=0, inclusive=False)
+            self._store(**{name: value})
+
+
+@dataclass(frozen=True, slots=True)
+class Query(_Settings):
+    """A query given directly instead of learnt: only its cosine with the signal and β‖q‖ matter."""
+
+    alignment: float = _described("cosine of the query with the signal (γ)")
+    sharpness: float = _described("inverse temperature times the query's norm (κ = β‖q‖)")
+
+    def __post_init__(self) -> None:
+        self._store(
+            alignment=validation.real("alignment", self.alignment, low=-1, high=1),
+            sharpness=validation.real("sharpness", self.sharpness, low=0),
+        )

@@ -1,0 +1,1 @@
+"""Exact predictions in the limit of high dimension."""

@@ -1,0 +1,79 @@
+"""Checks of single parameters, and the one error that all bad input raises."""
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+
+__all__ = ["ParameterError", "choice", "integer", "real"]
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that is not accepted.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the parameter.
+    value : object
+        The value that was given.
+    accepted : str
+        What would be accepted, as the end of a sentence ("a number > 0").
+    """
+
+    def __init__(self, parameter: str, value: object, accepted: str) -> None:
+        super().__init__(parameter, value, accepted)
+        self.parameter = parameter
+        self.value = value
+        self.accepted = accepted
+
+    def __str__(self) -> str:
+        return f"{self.parameter} = {self.value!r} is not valid: expected {self.accepted}"
+
+
+def integer(parameter: str, value: object, *, low: int) -> int:
+    """Return `value` as an int if it is an integer >= `low`."""
+    accepted = f"an integer >= {low}"
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
+        raise ParameterError(parameter, value, accepted)
+    return int(value)
+
+
+def real(
+    parameter: str,
+    value: object,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    inclusive: bool = True,
+) -> float:
+    """Return `value` as a float if it is finite and within [low, high], or (low, high)."""
+    accepted = f"a finite number{_interval(low, high, inclusive)}"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ParameterError(parameter, value, accepted)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ParameterError(parameter, value, accepted) from None
+    inside = low <= number <= high if inclusive else low < number < high
+    if not (math.isfinite(number) and inside):
+        raise ParameterError(parameter, value, accepted)
+    return number
+
+
+def choice(parameter: str, value: object, options: Iterable[str]) -> str:
+    """Return `value` if it is one of `options`."""
+    known = sorted(options)
+    if not isinstance(value, str) or value not in known:
+        raise ParameterError(parameter, value, "one of " + ", ".join(map(repr, known)))
+    return value
+
+
+def _interval(low: float, high: float, inclusive: bool) -> str:
+    if math.isfinite(low) and math.isfinite(high):
+        brackets = "[]" if inclusive else "()"
+        return f" in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
+    if math.isfinite(low):
+        return f" {'>=' if inclusive else '>'} {low:g}"
+    if math.isfinite(high):
+        return f" {'<=' if inclusive else '<'} {high:g}"
+    return ""
