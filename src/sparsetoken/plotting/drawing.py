@@ -1,0 +1,89 @@
+"""What goes on an axis: theory lines, simulation markers, references and boundaries."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from sparsetoken.plotting.figures import styled
+from sparsetoken.plotting.style import COLOURS, Look
+
+__all__ = ["draw_boundary", "draw_reference", "draw_simulation", "draw_theory"]
+
+
+@styled
+def draw_theory(
+    axes: Axes, x: ArrayLike, y: ArrayLike, look: Look, label: str | None = "", **options: Any
+) -> None:
+    """Draw a theory curve, a solid line. `label` "" takes the look's own, None gives none."""
+    order = np.argsort(x)
+    axes.plot(
+        np.asarray(x)[order],
+        np.asarray(y)[order],
+        **{"color": look.colour, "label": look.label if label == "" else label, **options},
+    )
+
+
+@styled
+def draw_simulation(
+    axes: Axes,
+    x: ArrayLike,
+    mean: ArrayLike,
+    standard_error: ArrayLike | None,
+    look: Look,
+    label: str | None = None,
+    **options: Any,
+) -> None:
+    """Draw simulated means as markers with their standard errors as bars."""
+    axes.errorbar(
+        np.asarray(x),
+        np.asarray(mean),
+        yerr=None if standard_error is None else np.asarray(standard_error),
+        **{
+            "fmt": look.marker,
+            "color": look.colour,
+            "markerfacecolor": "white",
+            "markeredgewidth": 1.1,
+            "elinewidth": 1.1,
+            "label": look.label if label == "" else label,
+            "zorder": 3,
+            **options,
+        },
+    )
+
+
+@styled
+def draw_reference(
+    axes: Axes, x: ArrayLike, y: ArrayLike, label: str | None = None, **options: Any
+) -> None:
+    """Draw a guide for the eye, such as a power law: a thin dotted line."""
+    axes.plot(
+        np.asarray(x),
+        np.asarray(y),
+        **{
+            "color": COLOURS["grey"],
+            "linestyle": ":",
+            "linewidth": 1.0,
+            "label": label,
+            **options,
+        },
+    )
+
+
+@styled
+def draw_boundary(
+    axes: Axes, position: float, label: str | None = None, vertical: bool = True, **options: Any
+) -> None:
+    """Draw a predicted threshold or optimum: a thin dashed line across the panel."""
+    draw = axes.axvline if vertical else axes.axhline
+    draw(
+        position,
+        **{
+            "color": COLOURS["black"],
+            "linestyle": "--",
+            "linewidth": 1.0,
+            "label": label,
+            **options,
+        },
+    )

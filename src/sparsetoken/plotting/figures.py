@@ -1,0 +1,146 @@
+"""Make and save figures without pyplot: no global state, no display."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sparsetoken.plotting.style import STYLE
+from sparsetoken.validation import choice
+
+__all__ = [
+    "caption",
+    "describe",
+    "new_figure",
+    "save_figure",
+    "shared_legend",
+    "styled",
+    "svg_text",
+]
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+COLUMN_WIDTH = 3.4
+PANEL_HEIGHT = 2.7
+
+# Nothing that changes from run to run may enter a file.
+_METADATA: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": "sparsetoken"},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "sparsetoken", "Producer": None},
+    "png": {"Software": None},
+}
+
+SYMBOLS = {
+    "length": "L",
+    "informative": "R",
+    "strength": "θ",
+    "positive_rate": "π",
+    "alpha0": "α0",
+    "alpha1": "α1",
+    "loss": "loss",
+    "ridge": "λ",
+    "readout_step": "η_w",
+    "bias_step": "η_b",
+    "query_step": "η_q",
+    "inverse_temperature": "β",
+    "alignment": "γ",
+    "sharpness": "κ",
+    "dimension": "d",
+    "trials": "trials",
+}
+
+
+def styled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Run a drawing function in the package's style and leave the caller's style as it was."""
+
+    @wraps(function)
+    def in_style(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        with mpl.rc_context():
+            mpl.rcParams.update({**_defaults(), **STYLE})
+            return function(*args, **kwargs)
+
+    return in_style
+
+
+def _defaults() -> dict[Any, Any]:
+    # Naming the backend would choose one, which imports pyplot.
+    return {
+        name: value for name, value in mpl.rcParamsDefault.items() if not name.startswith("backend")
+    }
+
+
+@styled
+def new_figure(
+    columns: int = 1, rows: int = 1, panel_height: float = PANEL_HEIGHT, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure of `rows` x `columns` panels, each a journal column wide, row by row."""
+    figure = Figure(figsize=(COLUMN_WIDTH * columns, panel_height * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, list(grid.flat)
+
+
+@styled
+def shared_legend(figure: Figure, columns: int = 3, axes: Iterable[Axes] | None = None) -> None:
+    """Put one legend above all panels, with each label once."""
+    entries: dict[str, Any] = {}
+    for panel in figure.axes if axes is None else axes:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)
+
+
+@styled
+def save_figure(
+    figure: Figure, stem: str | Path, formats: Iterable[str] = ("svg", "pdf")
+) -> list[Path]:
+    """Write the figure as `stem`.svg and so on, byte for byte the same in every run."""
+    paths = []
+    for name in formats:
+        path = Path(f"{stem}.{choice('format', name, _METADATA)}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, format=name, metadata=_METADATA[name])
+        paths.append(path)
+    return paths
+
+
+@styled
+def svg_text(figure: Figure) -> str:
+    """Return the figure as the text of an SVG file."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format="svg", metadata=_METADATA["svg"])
+    return buffer.getvalue().decode()
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    """Return settings as "L = 10, R = 1, θ = 5", with the symbols of the notation table."""
+    return ", ".join(
+        f"{SYMBOLS.get(name, name.replace('_', ' '))} = {_shown(value)}"
+        for name, value in settings.items()
+        if value is not None
+    )
+
+
+def caption(subject: str, settings: Mapping[str, Any], trials: int | None = None) -> str:
+    """Return a caption: what is shown, at which settings, and what lines and markers mean."""
+    parts = [subject.rstrip(".") + "."]
+    if settings:
+        parts.append(describe(settings) + ".")
+    if trials is not None:
+        parts.append(
+            f"Lines: theory. Markers: simulation, mean and standard error of {trials} trials."
+        )
+    return " ".join(parts)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value))
+    return str(value)

@@ -1,0 +1,117 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from sparsetoken.plotting import (
+    COLOURS,
+    LOOKS,
+    caption,
+    describe,
+    draw_boundary,
+    draw_reference,
+    draw_simulation,
+    draw_theory,
+    look_of,
+    new_figure,
+    save_figure,
+    shared_legend,
+    styled,
+    svg_text,
+)
+from sparsetoken.validation import ParameterError
+
+
+def drawn() -> Figure:
+    figure, axes = new_figure(columns=2)
+    for panel in axes:
+        for name in ("attention", "pooled"):
+            draw_theory(panel, [3, 1, 2], [9, 1, 4], look_of(name))
+            draw_simulation(panel, [1, 2, 3], [1.1, 4.1, 8.9], [0.1, 0.1, 0.1], look_of(name))
+        draw_reference(panel, [1, 3], [1, 3], label="slope 1")
+        draw_boundary(panel, 2.0, label="optimum")
+    shared_legend(figure)
+    return figure
+
+
+def test_theory_is_a_solid_sorted_line_and_simulation_markers_with_bars() -> None:
+    figure = drawn()
+    panel = figure.axes[0]
+    theory = panel.get_lines()[0]
+    assert theory.get_linestyle() == "-"
+    assert theory.get_marker() == "None"
+    assert list(theory.get_xdata()) == [1, 2, 3]
+    assert list(theory.get_ydata()) == [1, 4, 9]
+    assert to_hex(theory.get_color()).upper() == COLOURS["vermilion"]
+    markers, _, bars = panel.containers[0]
+    assert markers.get_linestyle() == "None"
+    assert markers.get_marker() == LOOKS["attention"].marker
+    segments = bars[0].get_segments()
+    assert tuple(segments[0][:, 1]) == pytest.approx((1.0, 1.2))
+
+
+def test_the_legend_names_each_thing_once() -> None:
+    labels = [text.get_text() for text in drawn().legends[0].get_texts()]
+    assert labels == ["attention", "pooled linear", "slope 1", "optimum"]
+
+
+def test_classifiers_differ_in_colour_and_in_marker() -> None:
+    looks = [LOOKS[name] for name in ("attention", "pooled", "vectorised", "bayes", "sigmoid")]
+    assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 5
+    assert all(look.colour in COLOURS.values() for look in LOOKS.values())
+    with pytest.raises(ParameterError, match="look"):
+        look_of("transformer")
+
+
+def test_files_are_the_same_in_every_run(tmp_path: Path) -> None:
+    first = save_figure(drawn(), tmp_path / "one" / "figure", ("svg", "pdf", "png"))
+    second = save_figure(drawn(), tmp_path / "two" / "figure", ("svg", "pdf", "png"))
+    assert [path.suffix for path in first] == [".svg", ".pdf", ".png"]
+    for before, after in zip(first, second, strict=True):
+        assert before.read_bytes() == after.read_bytes()
+    assert svg_text(drawn()) == first[0].read_text()
+    with pytest.raises(ParameterError, match="format"):
+        save_figure(drawn(), tmp_path / "figure", ("gif",))
+
+
+def test_the_callers_style_is_left_alone_and_not_used() -> None:
+    with mpl.rc_context({"lines.linewidth": 9.0, "font.size": 30.0}):
+        before = dict(mpl.rcParams)
+        panel = drawn().axes[0]
+        assert panel.get_lines()[0].get_linewidth() == 1.6
+        assert panel.xaxis.label.get_fontsize() == 9
+        assert dict(mpl.rcParams) == before
+
+    @styled
+    def fails() -> None:
+        raise RuntimeError
+
+    before = dict(mpl.rcParams)
+    with pytest.raises(RuntimeError):
+        fails()
+    assert dict(mpl.rcParams) == before
+
+
+def test_drawing_needs_no_pyplot() -> None:
+    program = (
+        "import sys; from sparsetoken.plotting import new_figure, svg_text;"
+        "svg_text(new_figure()[0]); assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_captions_name_settings_by_symbol() -> None:
+    text = caption(
+        "Test error against sample ratio.",
+        {"length": 10, "strength": 5.0, "ridge": 1e-5, "query": None, "dimension": [250, 500]},
+        trials=8,
+    )
+    assert text == (
+        "Test error against sample ratio. L = 10, θ = 5, λ = 1e-05, d = 250, 500. "
+        "Lines: theory. Markers: simulation, mean and standard error of 8 trials."
+    )
+    assert describe({"bias_step": 0.5}) == "η_b = 0.5"
