@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sparsetoken.learning.features import features
     from sparsetoken.learning.stages import TrainedModel, train
-    from sparsetoken.losses import Loss, check_loss, get_loss, loss_names, register_loss
+    from sparsetoken.losses import (
+        Loss,
+        check_loss,
+        get_loss,
+        loss_names,
+        register_loss,
+        unregister_loss,
+    )
     from sparsetoken.simulation.sampling import Sample, sample
     from sparsetoken.task import Query, Task, Training
     from sparsetoken.validation import ParameterError
@@ -20,7 +27,14 @@ __version__ = version("sparsetoken")
 _HOMES = {
     "learning.features": ("features",),
     "learning.stages": ("TrainedModel", "train"),
-    "losses": ("Loss", "check_loss", "get_loss", "loss_names", "register_loss"),
+    "losses": (
+        "Loss",
+        "check_loss",
+        "get_loss",
+        "loss_names",
+        "register_loss",
+        "unregister_loss",
+    ),
     "simulation.sampling": ("Sample", "sample"),
     "task": ("Query", "Task", "Training"),
     "validation": ("ParameterError",),
@@ -42,6 +56,7 @@ __all__ = [
     "register_loss",
     "sample",
     "train",
+    "unregister_loss",
 ]
 
 

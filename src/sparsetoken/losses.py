@@ -16,6 +16,8 @@ a name and its value, slope and curvature, and pass an instance to `register_los
 ...         return np.exp(-margin)
 >>> check_loss(Exponential(), margins=np.linspace(-5, 5, 101))
 >>> register_loss(Exponential())
+
+`Training(loss="exponential", ...)` is then valid. `unregister_loss("exponential")` forgets it.
 """
 
 from abc import ABC, abstractmethod
@@ -38,6 +40,7 @@ __all__ = [
     "get_loss",
     "loss_names",
     "register_loss",
+    "unregister_loss",
 ]
 
 
@@ -82,7 +85,8 @@ class Loss(ABC):
             np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
         )
         # ℓ' increases, so the root lies between the centre and one explicit step from it.
-        explicit = omega - tau * self.slope(omega)
+        with np.errstate(over="ignore"):
+            explicit = np.nan_to_num(omega - tau * self.slope(omega))
         return increasing_root(
             lambda r: r - omega + tau * self.slope(r),
             lambda r: 1 + tau * self.curvature(r),
@@ -122,14 +126,16 @@ class Logistic(Loss):
         The equation is f(r) = r - centre - step σ(-r) = 0, convex below 0 and concave above, so
         that Newton's method is monotone once it is on the root's side of 0. For a root below 0, the
         sum centre + step is formed first, with its rounding error: they nearly cancel when both are
-        large.
+        large. For a root near 0, centre and step/2 nearly cancel: a last step takes them together,
+        with σ(-r) = 1/2 - tanh(r/2)/2.
         """
         omega, tau = np.broadcast_arrays(
             np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
         )
         total = omega + tau
         lost = (omega - (total - (total - omega))) + (tau - (total - omega))
-        below = omega + 0.5 * tau < 0
+        at_zero = omega + 0.5 * tau
+        below = at_zero < 0
         # By r → -r the root below 0 is one above 0: with s = -r, s = -(centre + step) + step σ(-s).
         start = np.where(below, -total, omega)
         correction = np.where(below, -lost, 0.0)
@@ -141,6 +147,10 @@ class Logistic(Loss):
             s = np.maximum(s - change, 0.0)
             if np.all(np.abs(change) <= 2 * np.spacing(s) + 1e-16):
                 break
+        weight = expit(-s)
+        residual = (s - np.abs(at_zero)) + 0.5 * tau * np.tanh(0.5 * s)
+        polished = s - residual / (1 + tau * weight * (1 - weight))
+        s = np.where(s < 0.5, np.maximum(polished, 0.0), s)
         return np.asarray(np.where(below, -s, s))
 
 
@@ -211,9 +221,8 @@ class Hinge(Loss):
         return np.asarray((omega >= 1) | (omega + tau <= 1), dtype=float)
 
 
-_REGISTRY: dict[str, Loss] = {
-    loss.name: loss for loss in (Logistic(), Square(), SquaredHinge(), Hinge())
-}
+_BUILT_IN = (Logistic(), Square(), SquaredHinge(), Hinge())
+_REGISTRY: dict[str, Loss] = {loss.name: loss for loss in _BUILT_IN}
 
 
 def loss_names() -> list[str]:
@@ -232,20 +241,42 @@ def register_loss(loss: Loss) -> None:
     The registry belongs to one process: a program that starts worker processes must register the
     loss in a module that they import too.
     """
+    if not isinstance(loss, Loss):
+        raise ParameterError("loss", loss, "an instance of a class derived from Loss")
     known = _REGISTRY.get(loss.name)
     if known is not None and type(known) is not type(loss):
         raise ParameterError("loss.name", loss.name, "a name that is not taken")
     _REGISTRY[loss.name] = loss
 
 
+def unregister_loss(name: str) -> None:
+    """Forget a loss that `register_loss` made known; the built-in ones stay."""
+    added = set(_REGISTRY) - {loss.name for loss in _BUILT_IN}
+    del _REGISTRY[choice("loss", name, added)]
+
+
 def check_loss(loss: Loss, margins: ArrayLike | None = None) -> None:
     """Raise a ValueError that says which rule a loss breaks, if any.
 
     Slope and curvature are compared with finite differences of the value, the slope must not
-    decrease, and `prox` must satisfy its optimality condition for small and large steps.
+    decrease and must vanish exactly on `minimisers`, `prox` must satisfy its optimality condition
+    for small and large steps, and `prox_slope` must be its derivative.
+
+    Parameters
+    ----------
+    loss : Loss
+    margins : array, optional
+        Where to check; 601 points in [-30, 30] if not given. Points next to a breakpoint are left
+        out.
     """
     grid = np.linspace(-30, 30, 601) if margins is None else np.asarray(margins, dtype=float)
     grid = grid[np.all(np.abs(np.subtract.outer(grid, loss.breakpoints)) > 1e-3, axis=1)]
+    _check_derivatives(loss, grid)
+    for step in (1e-6, 1e-2, 1.0, 1e2, 1e6):
+        _check_prox(loss, grid, step)
+
+
+def _check_derivatives(loss: Loss, grid: Array) -> None:
     width = 1e-5 * np.maximum(1.0, np.abs(grid))
     value, slope, curvature = loss.value(grid), loss.slope(grid), loss.curvature(grid)
     difference = (loss.value(grid + width) - loss.value(grid - width)) / (2 * width)
@@ -257,28 +288,30 @@ def check_loss(loss: Loss, margins: ArrayLike | None = None) -> None:
         loss, "curvature differs from the derivative of slope", curvature - difference, 1e-5 * scale
     )
     _require(loss, "slope decreases: not convex", np.minimum(np.diff(slope), 0), 1e-12)
-    for step in (1e-6, 1e-2, 1.0, 1e2, 1e6):
-        r = loss.prox(grid, step)
-        # At a kink the subgradient (centre - r)/step need only lie between the slopes beside it.
-        beside = 1e-9 * np.maximum(1.0, np.abs(r))
-        subgradient = (grid - r) / step
-        above = loss.slope(r + beside) - subgradient
-        under = loss.slope(r - beside) - subgradient
-        slack = 1e-6 * (1 + np.abs(subgradient)) + 1e-9 * np.abs(grid) / step
-        _require(
-            loss,
-            f"prox breaks its optimality condition at step {step:g}",
-            np.minimum(above, 0),
-            slack,
-        )
-        _require(
-            loss,
-            f"prox breaks its optimality condition at step {step:g}",
-            np.maximum(under, 0),
-            slack,
-        )
+    low, high = loss.minimisers
+    side = np.where(grid > high, 1.0, np.where(grid < low, -1.0, 0.0))
+    _require(loss, "slope does not change sign at minimisers", np.sign(slope) - side, 0.0)
+
+
+def _check_prox(loss: Loss, grid: Array, step: float) -> None:
+    r = loss.prox(grid, step)
+    # At a kink the subgradient (centre - r)/step need only lie between the slopes beside it.
+    beside = 1e-9 * np.maximum(1.0, np.abs(r))
+    subgradient = (grid - r) / step
+    under, above = loss.slope(r - beside) - subgradient, loss.slope(r + beside) - subgradient
+    slack = 1e-6 * (1 + np.abs(subgradient)) + 1e-9 * np.abs(grid) / step
+    outside = np.maximum(under, 0) + np.minimum(above, 0)
+    _require(loss, f"prox breaks its optimality condition at step {step:g}", outside, slack)
+    # Where prox has a kink, its difference quotient lies between the derivatives beside it.
+    left, right = grid - 1e-5, grid + 1e-5
+    quotient = (loss.prox(right, step) - loss.prox(left, step)) / (right - left)
+    ends = loss.prox_slope(left, step), loss.prox_slope(right, step)
+    outside = np.maximum(quotient - np.maximum(*ends), 0) + np.minimum(
+        quotient - np.minimum(*ends), 0
+    )
+    _require(loss, f"prox_slope is not the derivative of prox at step {step:g}", outside, 1e-5)
 
 
 def _require(loss: Loss, rule: str, deviation: Array, tolerance: Array | float) -> None:
     if not np.all(np.abs(deviation) <= tolerance):
-        raise ValueError(f"loss {loss.name!r}: {rule} (by {np.nanmax(np.abs(deviation)):.3g})")
+        raise ValueError(f"loss {loss.name!r}: {rule} (by {np.max(np.abs(deviation)):.3g})")

@@ -6,7 +6,7 @@ shows as the help of the option of the same name.
 """
 
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from sparsetoken import validation
@@ -37,7 +37,7 @@ class _Settings:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Make the object from a dictionary such as `to_dict` gives."""
         cls._refuse_unknown(values)
-        missing = [f.name for f in cls._fields() if _required(f) and f.name not in values]
+        missing = [f.name for f in cls._fields() if f.default is MISSING and f.name not in values]
         if missing:
             raise ParameterError(cls.__name__, dict(values), "values for " + ", ".join(missing))
         return cls(**values)
@@ -56,10 +56,6 @@ class _Settings:
     def _store(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-
-def _required(item: Field[Any]) -> bool:
-    return not isinstance(item.default, int | float | str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +105,7 @@ class Training(_Settings):
     inverse_temperature: float = _described("inverse temperature of the softmax (β)", default=1.0)
 
     def __post_init__(self) -> None:
+        # Imported here, so that the command line can show the fields without loading numpy.
         from sparsetoken.losses import get_loss
 
         self._store(

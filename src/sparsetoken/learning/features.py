@@ -4,8 +4,10 @@ All classifiers are sign(⟨f(X), w⟩ + b) and differ only in f (docs/theory.md
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 
 from sparsetoken.arrays import Array
@@ -14,6 +16,7 @@ from sparsetoken.validation import ParameterError, choice
 __all__ = [
     "CLASSIFIERS",
     "NONLINEARITIES",
+    "as_sequences",
     "attention_features",
     "attention_weights",
     "blocks",
@@ -35,9 +38,23 @@ NONLINEARITIES: dict[str, Callable[[Array], Array]] = {
 BLOCK_BYTES = 32 * 2**20
 
 
+def as_sequences(X: ArrayLike, name: str = "X") -> Array:
+    """Return X as an array of real numbers of shape (n, L, d), or say what is wrong with it."""
+    sequences = np.asarray(X)
+    if sequences.ndim != 3 or 0 in sequences.shape[1:]:
+        accepted = "(samples, tokens, dimension), none of the last two 0"
+        raise ParameterError(f"shape of {name}", sequences.shape, accepted)
+    if sequences.dtype.kind not in "biuf":
+        raise ParameterError(f"type of {name}", sequences.dtype.name, "real numbers")
+    return sequences
+
+
 def blocks(X: Array, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Yield slices of the samples of X, each of at most `block_bytes` (at least one sample)."""
-    size = max(1, block_bytes // max(1, X[:1].nbytes))
+    """Yield slices of the samples of X (n, L, d), each of at most `block_bytes` as float64.
+
+    A block has at least one sample.
+    """
+    size = max(1, block_bytes // (8 * X.shape[1] * X.shape[2]))
     for start in range(0, len(X), size):
         yield slice(start, start + size)
 
@@ -54,7 +71,7 @@ def pooled_features(X: Array) -> Array:
 
 def attention_weights(X: Array, query: Array, inverse_temperature: float) -> Array:
     """Return softmax(β X q) over the tokens, of shape (n, L)."""
-    return np.asarray(softmax(inverse_temperature * (X @ query), axis=1))
+    return np.asarray(softmax(_scores(X, query, inverse_temperature), axis=1))
 
 
 def attention_features(X: Array, query: Array, inverse_temperature: float) -> Array:
@@ -67,11 +84,11 @@ def elementwise_features(
 ) -> Array:
     """Return (1/L) Xᵀ σ(β X q) with σ applied token by token, of shape (n, d).
 
-    The exponential overflows beyond a score of 709. Then, and only then, the features of all
-    samples cannot be represented, and a ParameterError says so.
+    The exponential overflows beyond a score of 709 (88 in float32). Then, and only then, the
+    features cannot be represented, and a ParameterError says so.
     """
     function = NONLINEARITIES[choice("nonlinearity", nonlinearity, NONLINEARITIES)]
-    scores = inverse_temperature * (X @ query)
+    scores = _scores(X, query, inverse_temperature)
     with np.errstate(over="ignore"):
         weights = function(scores)
     if not np.all(np.isfinite(weights)):
@@ -85,13 +102,15 @@ def elementwise_features(
 
 
 def features(
-    X: Array,
+    X: ArrayLike,
     classifier: str,
     query: Array | None = None,
     inverse_temperature: float = 1.0,
     nonlinearity: str = "sigmoid",
 ) -> Array:
     """Return the features of the named classifier, built block by block.
+
+    float32 and float64 are kept; other types become float64.
 
     Parameters
     ----------
@@ -102,24 +121,39 @@ def features(
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
     """
     choice("classifier", classifier, CLASSIFIERS)
+    X = as_sequences(X)
+    # Integers and half precision have no room for the result.
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(float)
     if classifier == "vectorised":
-        return vectorised_features(X)
+        return vectorised_features(X.astype(dtype, copy=False))
     if classifier == "pooled":
-        return _blockwise(X, pooled_features)
-    if query is None:
-        raise ParameterError("query", None, f"an array of shape ({X.shape[2]},) for {classifier!r}")
+        return _blockwise(X, dtype, pooled_features)
+    if query is None or np.shape(query) != (X.shape[2],):
+        shape = None if query is None else np.shape(query)
+        raise ParameterError("shape of query", shape, f"({X.shape[2]},), the dimension of X")
     if classifier == "attention":
-        return _blockwise(X, lambda part: attention_features(part, query, inverse_temperature))
+        return _blockwise(X, dtype, lambda x: attention_features(x, query, inverse_temperature))
     return _blockwise(
-        X, lambda part: elementwise_features(part, query, inverse_temperature, nonlinearity)
+        X, dtype, lambda x: elementwise_features(x, query, inverse_temperature, nonlinearity)
     )
 
 
-def _blockwise(X: Array, function: Callable[[Array], Array]) -> Array:
-    result = np.empty((len(X), X.shape[2]), dtype=X.dtype)
+def _blockwise(X: Array, dtype: np.dtype[Any], function: Callable[[Array], Array]) -> Array:
+    result = np.empty((len(X), X.shape[2]), dtype=dtype)
     for part in blocks(X):
-        result[part] = function(X[part])
+        result[part] = function(X[part].astype(dtype, copy=False))
     return result
+
+
+def _scores(X: Array, query: Array, inverse_temperature: float) -> Array:
+    """Return β X q in the precision of X, of shape (n, L)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = np.asarray(inverse_temperature * (X @ np.asarray(query, dtype=X.dtype)))
+    if not np.all(np.isfinite(scores)):
+        raise ParameterError(
+            "inverse_temperature", inverse_temperature, "a value at which β X q is finite"
+        )
+    return scores
 
 
 def _weighted_sum(X: Array, weights: Array) -> Array:

@@ -1,19 +1,26 @@
 """The four training stages on arrays (docs/theory.md, section 3).
 
 Data are read in blocks of samples; no temporary is larger than one block, except the readout's
-(n1, d) feature matrix.
+feature matrix. Sums are taken in float64 whatever the type of the data.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sparsetoken.arrays import Array
-from sparsetoken.learning.features import blocks, features
+from sparsetoken.learning.features import (
+    CLASSIFIERS,
+    NONLINEARITIES,
+    as_sequences,
+    blocks,
+    features,
+)
 from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.losses import get_loss
 from sparsetoken.task import Training
-from sparsetoken.validation import ParameterError
+from sparsetoken.validation import ParameterError, choice
 
 __all__ = ["TrainedModel", "first_step", "query_step", "train"]
 
@@ -50,21 +57,23 @@ class TrainedModel:
         """The readout's bias b."""
         return self.readout.bias
 
-    def decision(self, X: Array) -> Array:
-        """Return ⟨f(X), w⟩ + b for each sequence."""
-        mapped = features(
-            X, self.classifier, self.query, self.inverse_temperature, self.nonlinearity
-        )
-        return np.asarray(mapped @ self.weights + self.bias)
+    def decision(self, X: ArrayLike) -> Array:
+        """Return ⟨f(X), w⟩ + b for each sequence of X (n, L, d)."""
+        X = as_sequences(X)
+        mapping = (self.classifier, self.query, self.inverse_temperature, self.nonlinearity)
+        scores = np.empty(len(X))
+        for part in blocks(X):
+            scores[part] = features(X[part], *mapping) @ self.weights + self.bias
+        return scores
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return the predicted labels, -1 or +1."""
         return np.where(self.decision(X) > 0, 1, -1)
 
 
 def train(
-    query_data: tuple[Array, Array],
-    readout_data: tuple[Array, Array],
+    query_data: tuple[ArrayLike, ArrayLike],
+    readout_data: tuple[ArrayLike, ArrayLike],
     training: Training,
     classifier: str = "attention",
     nonlinearity: str = "sigmoid",
@@ -89,10 +98,18 @@ def train(
     the softmax's for both, so that the two differ in the features alone.
     """
     loss = get_loss(training.loss)
+    choice("classifier", classifier, CLASSIFIERS)
+    choice("nonlinearity", nonlinearity, NONLINEARITIES)
     readout_X, readout_y = _checked(readout_data, "readout_data")
     query = first_weights = first_bias = None
     if classifier in ("attention", "elementwise"):
         query_X, query_y = _checked(query_data, "query_data")
+        if query_X.shape[2] != readout_X.shape[2]:
+            raise ParameterError(
+                "dimension of X in query_data",
+                query_X.shape[2],
+                f"{readout_X.shape[2]}, as in readout_data",
+            )
         first_weights, first_bias = first_step(query_X, query_y, training)
         query = query_step(query_X, query_y, first_weights, first_bias, training)
     mapped = features(readout_X, classifier, query, training.inverse_temperature, nonlinearity)
@@ -113,7 +130,8 @@ def first_step(X: Array, y: Array, training: Training) -> tuple[Array, float]:
     slope = float(get_loss(training.loss).slope(np.zeros(1))[0])
     total = np.zeros(X.shape[2])
     for part in blocks(X):
-        total += np.einsum("nld,n->d", X[part], y[part], optimize=True)
+        block = _float64(X[part])
+        total += (y[part] @ block.reshape(len(block), -1)).reshape(X.shape[1:]).sum(axis=0)
     weights = -training.readout_step * slope * total / (len(X) * X.shape[1])
     return weights, -training.bias_step * slope * float(y.mean())
 
@@ -127,21 +145,29 @@ def query_step(X: Array, y: Array, weights: Array, bias: float, training: Traini
     loss = get_loss(training.loss)
     total = np.zeros(X.shape[2])
     for part in blocks(X):
-        scores = X[part] @ weights
+        block = _float64(X[part])
+        scores = block @ weights
         pooled = scores.mean(axis=1)
         slopes = y[part] * loss.slope(y[part] * (pooled + bias))
         centred = slopes[:, None] * (scores - pooled[:, None])
-        total += np.einsum("nld,nl->d", X[part], centred, optimize=True)
+        total += centred.reshape(-1) @ block.reshape(-1, X.shape[2])
     rate = training.query_step * training.inverse_temperature / (len(X) * X.shape[1])
     return np.asarray(-rate * total)
 
 
-def _checked(data: tuple[Array, Array], name: str) -> tuple[Array, Array]:
-    X, y = np.asarray(data[0]), np.asarray(data[1], dtype=float)
-    if X.ndim != 3 or 0 in X.shape:
-        raise ParameterError(f"{name}: shape of X", X.shape, "(samples, tokens, dimension), none 0")
+def _float64(block: Array) -> Array:
+    return np.ascontiguousarray(block, dtype=np.float64)
+
+
+def _checked(data: tuple[ArrayLike, ArrayLike], name: str) -> tuple[Array, Array]:
+    X, y = as_sequences(data[0], f"X in {name}"), np.asarray(data[1], dtype=float)
+    if len(X) == 0:
+        raise ParameterError(f"samples in {name}", 0, "at least one")
+    if not all(np.isfinite(X[part]).all() for part in blocks(X)):
+        raise ParameterError(f"X in {name}", "NaN or infinity", "finite numbers")
     if y.shape != (len(X),):
-        raise ParameterError(f"{name}: shape of y", y.shape, f"({len(X)},), one label a sequence")
+        accepted = f"({len(X)},), one label for each sequence"
+        raise ParameterError(f"shape of y in {name}", y.shape, accepted)
     if not np.all(np.abs(y) == 1):
-        raise ParameterError(f"{name}: y", np.unique(y).tolist(), "labels -1 and +1")
+        raise ParameterError(f"y in {name}", np.unique(y).tolist(), "labels -1 and +1")
     return X, y

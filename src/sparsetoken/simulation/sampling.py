@@ -47,7 +47,8 @@ def sample(
     rng : numpy.random.Generator
     positions : "uniform" or array of shape (L,)
         The law of the informative places: all R-subsets alike, or the probability of each place to
-        be informative. Probabilities must lie in [0, 1] and sum to R; they are met exactly.
+        be informative. Probabilities must lie in [0, 1] and sum to R; they are met exactly, by
+        systematic sampling in a random order.
     signal : array of shape (d,), optional
         The unit vector ξ; drawn uniformly from the sphere if not given. Pass `Sample.signal` to
         draw more data with the same signal.
@@ -79,30 +80,38 @@ def sample_positions(
         places = np.zeros((count, task.length), dtype=bool)
         np.put_along_axis(places, order, values=True, axis=1)
         return places
-    probabilities = _probabilities(task, positions)
     # Systematic sampling: a comb of spacing 1 with a random offset meets the stacked intervals of
     # lengths p_l, so each is hit with probability p_l and exactly R are hit. A random order of the
-    # places keeps the joint law free of structure beyond that.
+    # places keeps the joint law free of structure beyond that. Integers make it exact.
+    lengths, bits = _interval_lengths(task, positions)
     order = np.argsort(rng.random((count, task.length)), axis=1)
-    ends = np.cumsum(probabilities[order], axis=1)
-    ends[:, -1] = task.informative
-    teeth = np.floor(ends + rng.random((count, 1)))
-    hit = np.diff(teeth, axis=1, prepend=0.0) > 0
+    ends = np.cumsum(lengths[order], axis=1)
+    teeth = (ends + rng.integers(0, 2**bits, size=(count, 1))) >> bits
+    hit = np.diff(teeth, axis=1, prepend=0) > 0
     places = np.empty_like(hit)
     np.put_along_axis(places, order, hit, axis=1)
     return places
 
 
-def _probabilities(task: Task, positions: ArrayLike) -> Array:
+def _interval_lengths(task: Task, positions: ArrayLike) -> tuple[Array, int]:
+    """Return the inclusion probabilities in units of 2^-bits, summing to R exactly, and bits."""
     probabilities = np.asarray(positions, dtype=float)
     accepted = f"'uniform', or {task.length} probabilities in [0, 1] that sum to {task.informative}"
+    error = ParameterError("positions", probabilities.tolist(), accepted)
     if probabilities.shape != (task.length,) or not np.all(
         (probabilities >= 0) & (probabilities <= 1)
     ):
-        raise ParameterError("positions", probabilities.tolist(), accepted)
+        raise error
     if abs(probabilities.sum() - task.informative) > 1e-9 * task.length:
-        raise ParameterError("positions", probabilities.tolist(), accepted)
-    return probabilities
+        raise error
+    bits = 61 - task.informative.bit_length()
+    lengths = np.rint(probabilities * 2.0**bits).astype(np.int64)
+    # What rounding left over goes to the place with the most room on both sides.
+    roomiest = np.argmin(np.abs(probabilities - 0.5))
+    lengths[roomiest] += task.informative * 2**bits - lengths.sum()
+    if not 0 <= lengths[roomiest] <= 2**bits:
+        raise error
+    return lengths, bits
 
 
 def _signal(signal: ArrayLike | None, dimension: int, rng: np.random.Generator) -> Array:
@@ -110,6 +119,9 @@ def _signal(signal: ArrayLike | None, dimension: int, rng: np.random.Generator) 
         direction = rng.standard_normal(dimension)
         return np.asarray(direction / np.linalg.norm(direction))
     xi = np.asarray(signal, dtype=float)
-    if xi.shape != (dimension,) or not np.isclose(np.linalg.norm(xi), 1, atol=1e-8):
-        raise ParameterError("signal", xi.shape, f"a unit vector of shape ({dimension},)")
+    if xi.shape != (dimension,):
+        raise ParameterError("shape of signal", xi.shape, f"({dimension},)")
+    norm = float(np.linalg.norm(xi))
+    if not np.isclose(norm, 1, atol=1e-8):
+        raise ParameterError("norm of signal", norm, "1")
     return xi

@@ -1,0 +1,164 @@
+import dataclasses
+import json
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsetoken import ParameterError, Query, Task, Training, loss_names
+
+Settings = Task | Training | Query
+
+EXAMPLES: dict[type[Settings], dict[str, Any]] = {
+    Task: {"length": 10, "informative": 3, "strength": 5.0, "positive_rate": 0.25},
+    Training: {
+        "alpha0": 2.0,
+        "alpha1": 4.0,
+        "loss": "square",
+        "ridge": 0.1,
+        "readout_step": 0.3,
+        "bias_step": 0.0,
+        "query_step": 2.0,
+        "inverse_temperature": 1.5,
+    },
+    Query: {"alignment": 0.5, "sharpness": 2.0},
+}
+CLASSES = list(EXAMPLES)
+
+NOT_REAL = [math.nan, math.inf, -math.inf, "1", None, True, 1j]
+NOT_INTEGER = [2.5, 3.0, math.nan, math.inf, "3", None, True]
+POSITIVE = [0, -1, -1e-9, *NOT_REAL]
+
+BAD_VALUES: list[tuple[type[Settings], str, list[Any], str]] = [
+    (Task, "length", [1, 0, -3, *NOT_INTEGER], "an integer >= 2"),
+    (Task, "informative", [0, -1, *NOT_INTEGER], "an integer >= 1"),
+    (Task, "informative", [10, 11, 10**30], "an integer below length = 10"),
+    (Task, "strength", [-1e-9, *NOT_REAL], "a finite number >= 0"),
+    (Task, "positive_rate", [0, 1, -0.1, 1.1, *NOT_REAL], "a finite number in (0, 1)"),
+    (Training, "loss", ["huber", None, 3], "one of 'hinge', 'logistic', 'square', 'squared_hinge'"),
+    (Training, "ridge", [-1e-9, *NOT_REAL], "a finite number >= 0"),
+    (Training, "bias_step", [-1e-9, *NOT_REAL], "a finite number >= 0"),
+    *(
+        (Training, name, POSITIVE, "a finite number > 0")
+        for name in ("alpha0", "alpha1", "readout_step", "query_step", "inverse_temperature")
+    ),
+    (Query, "alignment", [-1.0000001, 1.0000001, *NOT_REAL], "a finite number in [-1, 1]"),
+    (Query, "sharpness", [-1e-9, *NOT_REAL], "a finite number >= 0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "value", "accepted"),
+    [(made, name, value, text) for made, name, values, text in BAD_VALUES for value in values],
+)
+def test_bad_value_is_refused_by_name(
+    made: type[Settings], name: str, value: Any, accepted: str
+) -> None:
+    with pytest.raises(ParameterError) as caught:
+        made(**{**EXAMPLES[made], name: value})
+    assert str(caught.value) == f"{name} = {value!r} is not valid: expected {accepted}"
+
+
+def test_every_field_has_its_bad_values_and_a_description() -> None:
+    covered = {(made, name) for made, name, _, _ in BAD_VALUES}
+    for made in CLASSES:
+        for field in dataclasses.fields(made):
+            assert (made, field.name) in covered
+            assert field.metadata["description"]
+
+
+@pytest.mark.parametrize("made", CLASSES)
+def test_objects_are_frozen_hashable_and_picklable(made: type[Settings]) -> None:
+    one, same = made(**EXAMPLES[made]), made(**EXAMPLES[made])
+    assert one == same
+    assert len({one, same}) == 1
+    assert pickle.loads(pickle.dumps(one)) == one
+    for name in EXAMPLES[made]:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(one, name, 1)
+    with pytest.raises((AttributeError, TypeError)):
+        one.misspelt = 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("made", CLASSES)
+def test_numpy_scalars_become_plain_values(made: type[Settings]) -> None:
+    values = {
+        name: np.array(value)[()] if not isinstance(value, str) else value
+        for name, value in EXAMPLES[made].items()
+    }
+    one = made(**values)
+    assert one == made(**EXAMPLES[made])
+    assert all(type(value) in (int, float, str) for value in one.to_dict().values())
+    assert made.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+
+
+def test_replace_gives_a_new_validated_object() -> None:
+    task = Task(length=10, informative=3, strength=5)
+    longer = task.replace(length=20)
+    assert (task.length, longer.length) == (10, 20)
+    assert longer.replace(length=10) == task
+    with pytest.raises(ParameterError, match="informative = 3 is not valid"):
+        task.replace(length=3)
+    with pytest.raises(ParameterError, match="Task field = 'lenght' is not valid: expected one of"):
+        task.replace(lenght=3)
+
+
+def test_from_dict_names_what_is_missing_or_unknown() -> None:
+    with pytest.raises(ParameterError, match="expected values for informative, strength"):
+        Task.from_dict({"length": 10})
+    with pytest.raises(ParameterError, match="Query field = 'gamma'"):
+        Query.from_dict({"gamma": 1.0})
+    assert Training.from_dict({"alpha0": 1, "alpha1": 2}) == Training(alpha0=1, alpha1=2)
+
+
+def test_defaults() -> None:
+    assert Training(1, 2).to_dict() == {
+        "alpha0": 1.0,
+        "alpha1": 2.0,
+        "loss": "logistic",
+        "ridge": 1e-3,
+        "readout_step": 0.5,
+        "bias_step": 0.5,
+        "query_step": 1.0,
+        "inverse_temperature": 1.0,
+    }
+
+
+def reals(low: float, high: float | None = None, open_ends: bool = False) -> Any:
+    return st.floats(
+        low, high, exclude_min=open_ends, exclude_max=open_ends and high is not None
+    ).filter(math.isfinite)
+
+
+TASKS = st.integers(2, 10**6).flatmap(
+    lambda length: st.builds(
+        Task,
+        st.just(length),
+        st.integers(1, length - 1),
+        reals(0),
+        reals(0, 1, open_ends=True),
+    )
+)
+TRAININGS = st.builds(
+    Training,
+    *(reals(0, open_ends=True) for _ in range(2)),
+    loss=st.sampled_from(loss_names()),
+    ridge=reals(0),
+    readout_step=reals(0, open_ends=True),
+    bias_step=reals(0),
+    query_step=reals(0, open_ends=True),
+    inverse_temperature=reals(0, open_ends=True),
+)
+QUERIES = st.builds(Query, reals(-1, 1), reals(0))
+
+
+@given(st.one_of(TASKS, TRAININGS, QUERIES))
+def test_dictionaries_round_trip(one: Settings) -> None:
+    again = type(one).from_dict(json.loads(json.dumps(one.to_dict())))
+    assert again == one
+    assert hash(again) == hash(one)
+    assert one.replace() == one
