@@ -141,7 +141,7 @@ def features(
 def _blockwise(X: Array, dtype: np.dtype[Any], function: Callable[[Array], Array]) -> Array:
     result = np.empty((len(X), X.shape[2]), dtype=dtype)
     for part in blocks(X):
-        result[part] = function(X[part].astype(dtype, copy=False))
+        result[part] = function(np.ascontiguousarray(X[part], dtype=dtype))
     return result
 
 

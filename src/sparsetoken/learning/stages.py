@@ -18,7 +18,7 @@ from sparsetoken.learning.features import (
     features,
 )
 from sparsetoken.learning.readout import Readout, fit_readout
-from sparsetoken.losses import get_loss
+from sparsetoken.losses import Loss, get_loss
 from sparsetoken.task import Training
 from sparsetoken.validation import ParameterError, choice
 
@@ -130,10 +130,9 @@ def first_step(X: Array, y: Array, training: Training) -> tuple[Array, float]:
     slope = float(get_loss(training.loss).slope(np.zeros(1))[0])
     total = np.zeros(X.shape[2])
     for part in blocks(X):
-        block = _float64(X[part])
-        total += (y[part] @ block.reshape(len(block), -1)).reshape(X.shape[1:]).sum(axis=0)
+        total += _signed_sum(_float64(X[part]), y[part])
     weights = -training.readout_step * slope * total / (len(X) * X.shape[1])
-    return weights, -training.bias_step * slope * float(y.mean())
+    return weights, -training.bias_step * slope * float(np.mean(y))
 
 
 def query_step(X: Array, y: Array, weights: Array, bias: float, training: Training) -> Array:
@@ -145,14 +144,23 @@ def query_step(X: Array, y: Array, weights: Array, bias: float, training: Traini
     loss = get_loss(training.loss)
     total = np.zeros(X.shape[2])
     for part in blocks(X):
-        block = _float64(X[part])
-        scores = block @ weights
-        pooled = scores.mean(axis=1)
-        slopes = y[part] * loss.slope(y[part] * (pooled + bias))
-        centred = slopes[:, None] * (scores - pooled[:, None])
-        total += centred.reshape(-1) @ block.reshape(-1, X.shape[2])
+        total += _query_sum(_float64(X[part]), y[part], weights, bias, loss)
     rate = training.query_step * training.inverse_temperature / (len(X) * X.shape[1])
     return np.asarray(-rate * total)
+
+
+def _signed_sum(X: Array, y: Array) -> Array:
+    """Return Σ_i y_i Σ_l X_il, of shape (d,)."""
+    return np.asarray((y @ X.reshape(len(X), -1)).reshape(X.shape[1:]).sum(axis=0))
+
+
+def _query_sum(X: Array, y: Array, weights: Array, bias: float, loss: Loss) -> Array:
+    """Return Σ_i h_i X_iᵀ (I - 11ᵀ/L) X_i w, of shape (d,)."""
+    scores = X @ weights
+    pooled = scores.mean(axis=1)
+    slopes = y * loss.slope(y * (pooled + bias))
+    centred = slopes[:, None] * (scores - pooled[:, None])
+    return np.asarray(centred.reshape(-1) @ X.reshape(-1, X.shape[2]))
 
 
 def _float64(block: Array) -> Array:

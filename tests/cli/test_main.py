@@ -1,0 +1,85 @@
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sparsetoken import Task, __version__
+from sparsetoken.cli import main
+
+HEAVY = {"numpy", "scipy", "sklearn", "matplotlib", "pydantic", "rich", "distributed", "sqlite3"}
+
+
+@pytest.fixture
+def runner() -> CliRunner:
+    return CliRunner()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_help_lists_every_command_with_a_line(runner: CliRunner) -> None:
+    result = runner.invoke(main, ["--help"])
+    assert result.exit_code == 0
+    for name, command in main.commands.items():
+        assert name in result.output
+        assert command.get_short_help_str().strip()
+    assert runner.invoke(main, ["-h"]).output == result.output
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_every_command_explains_itself_and_each_option(runner: CliRunner, name: str) -> None:
+    result = runner.invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    for parameter in main.commands[name].params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            assert parameter.help, f"{name} {parameter.opts[0]} has no help"
+
+
+def test_version(runner: CliRunner) -> None:
+    assert (
+        runner.invoke(main, ["--version"]).output.strip() == f"sparsetoken, version {__version__}"
+    )
+    assert run("-m", "sparsetoken", "--version").stdout.strip().endswith(__version__)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    # What makes --help slow is what it imports; a time limit would only test the machine.
+    program = (
+        "import sys\n"
+        "from sparsetoken.cli import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        f"print('HEAVY', sorted({HEAVY!r} & set(sys.modules)))\n"
+    )
+    result = run("-c", program)
+    assert result.returncode == 0, result.stderr
+    assert "Commands:" in result.stdout
+    assert result.stdout.strip().endswith("HEAVY []")
+
+
+@pytest.mark.parametrize("arguments", [["no-such-command"], ["--no-such-option"]])
+def test_a_wrong_call_is_one_message_and_exit_code_2(arguments: list[str]) -> None:
+    result = run("-m", "sparsetoken", *arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert arguments[0] in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_bad_parameter_in_any_command_is_one_message_and_exit_code_2(runner: CliRunner) -> None:
+    @main.command("fails")
+    def fails() -> None:
+        Task(length=3, informative=3, strength=1.0)
+
+    try:
+        result = runner.invoke(main, ["fails"])
+    finally:
+        del main.commands["fails"]
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert result.output.count("Error:") == 1
+    assert "informative = 3 is not valid: expected an integer below length = 3" in result.output

@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsetoken import ParameterError, features
+from sparsetoken.arrays import Array
+from sparsetoken.learning import features as module
+from sparsetoken.learning.features import CLASSIFIERS, NONLINEARITIES, attention_weights, blocks
+
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS)
+every_nonlinearity = pytest.mark.parametrize("nonlinearity", sorted(NONLINEARITIES))
+
+
+@pytest.fixture
+def X() -> Array:
+    return np.random.default_rng(0).standard_normal((7, 5, 3))
+
+
+@pytest.fixture
+def query() -> Array:
+    return np.array([0.5, -1.0, 2.0])
+
+
+def plain(X: Array, classifier: str, query: Array, beta: float, nonlinearity: str) -> Array:
+    """Write the definitions out, one sequence and one token at a time."""
+    rows = []
+    for sequence in X:
+        scores = [beta * float(np.dot(token, query)) for token in sequence]
+        if classifier == "vectorised":
+            rows.append(np.concatenate(list(sequence)))
+            continue
+        if classifier == "pooled":
+            weights = [1 / len(sequence)] * len(sequence)
+        elif classifier == "attention":
+            total = sum(np.exp(score) for score in scores)
+            weights = [np.exp(score) / total for score in scores]
+        else:
+            sigma = {
+                "sigmoid": lambda s: 1 / (1 + np.exp(-s)),
+                "tanh": np.tanh,
+                "linear": lambda s: s,
+                "exp": np.exp,
+            }[nonlinearity]
+            weights = [sigma(score) / len(sequence) for score in scores]
+        rows.append(sum(w * token for w, token in zip(weights, sequence, strict=True)))
+    return np.array(rows)
+
+
+@every_classifier
+@every_nonlinearity
+def test_each_map_is_its_definition(
+    X: Array, query: Array, classifier: str, nonlinearity: str
+) -> None:
+    found = features(X, classifier, query, 0.7, nonlinearity)
+    np.testing.assert_allclose(
+        found, plain(X, classifier, query, 0.7, nonlinearity), rtol=1e-13, atol=1e-14
+    )
+
+
+def test_without_a_query_attention_pools(X: Array) -> None:
+    zero = np.zeros(3)
+    pooled = X.mean(axis=1)
+    np.testing.assert_allclose(features(X, "attention", zero), pooled, rtol=1e-14, atol=1e-16)
+    at_zero = {"sigmoid": 0.5, "tanh": 0.0, "linear": 0.0, "exp": 1.0}
+    for nonlinearity, weight in at_zero.items():
+        found = features(X, "elementwise", zero, nonlinearity=nonlinearity)
+        np.testing.assert_allclose(found, weight * pooled, rtol=1e-14, atol=1e-16)
+
+
+@pytest.mark.parametrize("sharpness", [1e4, 1e8, 1e300])
+def test_sharp_attention_picks_the_token_with_the_highest_score(
+    X: Array, query: Array, sharpness: float
+) -> None:
+    best = X[np.arange(len(X)), np.argmax(X @ query, axis=1)]
+    np.testing.assert_allclose(features(X, "attention", query, sharpness), best, rtol=1e-12)
+    weights = attention_weights(X, query, sharpness)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-14)
+
+
+def test_bounded_and_linear_nonlinearities_at_a_high_sharpness(X: Array, query: Array) -> None:
+    scores = X @ query
+    sharp = 1e4
+    for nonlinearity, weights in {
+        "sigmoid": scores > 0,
+        "tanh": np.sign(scores),
+        "linear": sharp * scores,
+    }.items():
+        found = features(X, "elementwise", query, sharp, nonlinearity)
+        expected = (weights[:, :, None] * X).mean(axis=1)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_what_cannot_be_represented_is_said(X: Array, query: Array) -> None:
+    with pytest.raises(ParameterError, match=r"inverse_temperature = 10000.0 .*exp\(β X q\) is"):
+        features(X, "elementwise", query, 1e4, "exp")
+    with pytest.raises(ParameterError, match="a value at which β X q is finite"):
+        features(X * 1e10, "attention", query, 1e300)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(-1e4, 1e4))
+def test_attention_does_not_feel_a_common_shift_of_the_scores(seed: int, shift: float) -> None:
+    rng = np.random.default_rng(seed)
+    X, query = rng.standard_normal((3, 4, 2)), np.array([1.0, 0.0])
+    shifted = X.copy()
+    shifted[:, :, 0] += shift
+    np.testing.assert_allclose(
+        attention_weights(shifted, query, 1.0), attention_weights(X, query, 1.0), rtol=1e-9
+    )
+
+
+@every_classifier
+def test_many_blocks_equal_one(
+    X: Array, query: Array, classifier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = features(X, classifier, query)
+    monkeypatch.setattr(module.blocks, "__defaults__", (2 * X[:1].nbytes,))
+    assert len(list(blocks(X))) == 4
+    np.testing.assert_allclose(features(X, classifier, query), whole, rtol=1e-14, atol=1e-16)
+
+
+def test_blocks_cover_all_samples_once_and_keep_to_their_size(X: Array) -> None:
+    for block_bytes in (1, X[:3].nbytes, 10**9):
+        parts = list(blocks(X, block_bytes))
+        np.testing.assert_array_equal(np.concatenate([X[part] for part in parts]), X)
+        assert all(X[part].nbytes <= max(block_bytes, X[:1].nbytes) for part in parts)
+
+
+@every_classifier
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_precision_of_the_data_is_kept(
+    X: Array, query: Array, classifier: str, dtype: type[np.floating]
+) -> None:
+    found = features(X.astype(dtype), classifier, query)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, features(X, classifier, query), rtol=1e-5, atol=1e-6)
+
+
+@every_classifier
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, bool])
+def test_other_numbers_become_float64(query: Array, classifier: str, dtype: type) -> None:
+    X = np.random.default_rng(1).integers(0, 2, (4, 5, 3)).astype(dtype)
+    found = features(X, classifier, query)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, features(X.astype(float), classifier, query))
+
+
+def test_bad_input_is_refused_by_name(X: Array, query: Array) -> None:
+    with pytest.raises(ParameterError, match=r"classifier = 'mlp' .* 'attention', 'elementwise'"):
+        features(X, "mlp")
+    with pytest.raises(ParameterError, match="nonlinearity = 'relu'"):
+        features(X, "elementwise", query, nonlinearity="relu")
+    for bad_query in (None, query[:2], query[:, None]):
+        with pytest.raises(ParameterError, match=r"shape of query = .*expected \(3,\)"):
+            features(X, "attention", bad_query)
+    for bad_X in (X[0], X[:, :0], X[:, :, :0]):
+        with pytest.raises(ParameterError, match=r"shape of X = .*samples, tokens, dimension"):
+            features(bad_X, "pooled")
+    for bad_type in (X + 0j, X.astype(str)):
+        with pytest.raises(ParameterError, match=r"type of X = .*real numbers"):
+            features(bad_type, "pooled")
+
+
+def test_no_samples_give_no_features(query: Array) -> None:
+    assert features(np.empty((0, 5, 3)), "attention", query).shape == (0, 3)
