@@ -1,0 +1,475 @@
+"""One SQLite file that holds a study: its cells, the theory of each, and every trial.
+
+Several processes may read a store while one driver writes it. The driver holds a lock that the
+operating system releases when the driver ends, however it ends. A store is made under another name
+and then renamed, so that a file with its name is always whole.
+
+Tables: `study` (fingerprint, version, time of creation), `cells` (settings as JSON), `theory` (one
+row a cell), `trials` (one row a trial, unique by cell and trial) and `columns` (names of all result
+fields). Results are JSON objects; a row has either a result or an error.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from sparsetoken import __version__
+from sparsetoken.sweeps.errors import StoreError
+
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Counts", "Outcome", "Store", "StoreWriter"]
+
+APPLICATION_ID = 0x53505453  # "SPTS", in the file's header: tells a store from other SQLite files
+SCHEMA_VERSION = 1
+_MAGIC = b"SQLite format 3\x00"
+
+_SCHEMA = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+BEGIN;
+CREATE TABLE study (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE cells (
+    cell INTEGER PRIMARY KEY,
+    settings TEXT NOT NULL UNIQUE,
+    trials INTEGER NOT NULL
+);
+CREATE TABLE columns (
+    position INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL CHECK (kind IN ('theory', 'trials')),
+    name TEXT NOT NULL,
+    UNIQUE (kind, name)
+);
+CREATE TABLE theory (
+    cell INTEGER PRIMARY KEY REFERENCES cells,
+    result TEXT,
+    error TEXT,
+    failed INTEGER NOT NULL CHECK (failed = (error IS NOT NULL) AND failed = (result IS NULL)),
+    attempts INTEGER NOT NULL,
+    seconds REAL NOT NULL,
+    version TEXT NOT NULL,
+    finished TEXT NOT NULL
+);
+CREATE TABLE trials (
+    cell INTEGER NOT NULL REFERENCES cells,
+    trial INTEGER NOT NULL,
+    result TEXT,
+    error TEXT,
+    failed INTEGER NOT NULL CHECK (failed = (error IS NOT NULL) AND failed = (result IS NULL)),
+    attempts INTEGER NOT NULL,
+    seconds REAL NOT NULL,
+    version TEXT NOT NULL,
+    finished TEXT NOT NULL,
+    PRIMARY KEY (cell, trial)
+) WITHOUT ROWID;
+-- Counting must not read the results: this index holds all that `counts` and `finished` need.
+CREATE INDEX trials_failed ON trials (cell, failed);
+"""
+
+
+class Outcome(NamedTuple):
+    """What became of one trial, or of the theory of one cell (`trial` is then None).
+
+    `result` is a JSON object with the fields `columns`; it is None if the work failed, and `error`
+    then says why.
+    """
+
+    cell: int
+    trial: int | None
+    result: str | None
+    error: str | None
+    columns: tuple[str, ...]
+    attempts: int
+    seconds: float
+
+
+class Counts(NamedTuple):
+    """How far a study is. `failed` trials are not among those `done`."""
+
+    cells: int
+    cells_done: int
+    trials: int
+    done: int
+    failed: int
+    theory_done: int
+    theory_failed: int
+
+
+class Store:
+    """A store, open for reading.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    fingerprint : str, optional
+        The fingerprint of the study that the store must belong to.
+    check : bool
+        Whether to look for damage in the whole file, which takes about a second for 10⁶ trials.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing, damaged, of another study, or not a store of this version.
+    """
+
+    def __init__(
+        self, path: str | Path, fingerprint: str | None = None, *, check: bool = False
+    ) -> None:
+        self.path = Path(path)
+        _check_header(self.path)
+        with _translated_errors(self.path):
+            self._connection = self._connect()
+            try:
+                self._check_content(fingerprint, check)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _connect(self) -> sqlite3.Connection:
+        uri = self.path.absolute().as_uri()
+        connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, timeout=30)
+        try:
+            connection.execute("SELECT count(*) FROM study")
+        except sqlite3.OperationalError:
+            # Where files beside the store cannot be made, such as on read-only media, a store
+            # without a write-ahead log can still be read as a file that nobody changes.
+            connection.close()
+            if self.path.with_name(self.path.name + "-wal").exists():
+                raise
+            connection = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
+        return connection
+
+    def _check_content(self, fingerprint: str | None, check: bool) -> None:
+        found = self.study["fingerprint"]
+        if fingerprint is not None and found != fingerprint:
+            raise StoreError(
+                f"{self.path} belongs to another study: its cells, seed or functions are not those "
+                "asked for (only the number of trials may change). Use another store, or the "
+                "study that it was made with"
+            )
+        if check:
+            verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StoreError(f"{self.path} is damaged ({verdict}). It has not been touched")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @property
+    def study(self) -> dict[str, str]:
+        """What is known of the study: fingerprint, version of the package, time of creation."""
+        return dict(self._read("SELECT name, value FROM study"))
+
+    def counts(self) -> Counts:
+        """Count cells and trials, without reading the results."""
+        cells, trials = next(self._read("SELECT count(*), coalesce(sum(trials), 0) FROM cells"))
+        cells_done, done, failed = next(
+            self._read(
+                "SELECT coalesce(sum(stored >= cells.trials), 0), coalesce(sum(stored - bad), 0),"
+                " coalesce(sum(bad), 0) FROM cells JOIN (SELECT cell, count(*) AS stored,"
+                " sum(failed) AS bad FROM trials GROUP BY cell) USING (cell)"
+            )
+        )
+        if not trials:
+            cells_done = next(self._read("SELECT count(*) FROM theory"))[0]
+        theory = dict(self._read("SELECT failed, count(*) FROM theory GROUP BY failed"))
+        return Counts(cells, cells_done, trials, done, failed, theory.get(0, 0), theory.get(1, 0))
+
+    def errors(self, limit: int = 5) -> list[tuple[int, int | None, str]]:
+        """Return (cell, trial or None for theory, error) of the first few failures."""
+        return list(
+            self._read(
+                "SELECT cell, trial, error FROM trials WHERE (cell, trial) IN (SELECT cell, trial"
+                " FROM trials INDEXED BY trials_failed WHERE failed = 1 LIMIT :limit)"
+                " UNION ALL SELECT cell, NULL, error FROM (SELECT * FROM theory WHERE failed"
+                " LIMIT :limit) LIMIT :limit",
+                {"limit": limit},
+            )
+        )
+
+    def versions(self) -> list[str]:
+        """Return the versions of the package that the first trial of each cell was made with."""
+        query = "SELECT DISTINCT version FROM trials WHERE trial = 0 AND cell IN (SELECT cell"
+        return [row[0] for row in self._read(f"{query} FROM cells LIMIT 1000)")]
+
+    def cells(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the number and the settings of each cell."""
+        for cell, settings in self._read("SELECT cell, settings FROM cells ORDER BY cell"):
+            yield cell, json.loads(settings)
+
+    def columns(self, kind: str) -> list[str]:
+        """Return the names of the result fields of "trials" or of the "theory"."""
+        query = "SELECT name FROM columns WHERE kind = ? ORDER BY position"
+        return [row[0] for row in self._read(query, (kind,))]
+
+    def theory(self) -> Iterator[tuple[int, str | None, str | None]]:
+        """Yield (cell, result as JSON, error) of the theory of each cell that has been tried."""
+        return self._read("SELECT cell, result, error FROM theory ORDER BY cell")
+
+    def trials(self) -> Iterator[tuple[int, int, str | None, str | None, int, float, str, str]]:
+        """Yield (cell, trial, result as JSON, error, attempts, seconds, version, finished)."""
+        return self._read(
+            "SELECT cell, trial, result, error, attempts, seconds, version, finished"
+            " FROM trials ORDER BY cell, trial"
+        )
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield one dictionary a trial: cell, trial, the settings, the results and the error.
+
+        The error is None where the trial succeeded; where it failed, there are no results.
+        """
+        settings = dict(self.cells())
+        for cell, trial, result, error, *_ in self.trials():
+            values = json.loads(result) if result is not None else {}
+            yield {"cell": cell, "trial": trial, **settings[cell], **values, "error": error}
+
+    def theory_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield one dictionary a cell with theory: cell, the settings, the results, the error."""
+        settings = dict(self.cells())
+        for cell, result, error in self.theory():
+            values = json.loads(result) if result is not None else {}
+            yield {"cell": cell, **settings[cell], **values, "error": error}
+
+    def _read(self, query: str, values: Any = ()) -> Iterator[Any]:
+        with _translated_errors(self.path):
+            yield from self._connection.execute(query, values)
+
+
+class StoreWriter(Store):
+    """A store, open for its one driver; made if there is none.
+
+    Parameters
+    ----------
+    path : path
+    fingerprint : str
+        Says which study this is; a store of another one is refused.
+    cells : sequence of mappings
+        The settings of each cell, in order.
+    trials : int
+        Trials wanted for each cell. It may be raised later.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        fingerprint: str,
+        cells: Sequence[Mapping[str, Any]],
+        trials: int,
+    ) -> None:
+        self.path = Path(path)
+        self._known_columns: set[tuple[str, str]] = set()
+        self._lock = _take_lock(self.path)
+        try:
+            if not self.path.exists():
+                _create(self.path, fingerprint, cells, trials)
+            super().__init__(self.path, fingerprint, check=True)
+            try:
+                self._prepare(trials)
+            except BaseException:
+                self._connection.close()
+                raise
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _prepare(self, trials: int) -> None:
+        with _translated_errors(self.path):
+            reader, self._connection = self._connection, self._connect_for_writing()
+            reader.close()
+        with self._transaction() as connection:
+            connection.execute("UPDATE cells SET trials = max(trials, ?)", (trials,))
+
+    def _connect_for_writing(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=30
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def close(self) -> None:
+        """Close the file and let go of the lock."""
+        try:
+            with _translated_errors(self.path):
+                super().close()
+        finally:
+            self._lock.close()
+
+    def finished(self, *, retry_failed: bool) -> Iterator[tuple[int, int]]:
+        """Yield (cell, trial) of the trials that need not run again."""
+        return self._read(
+            "SELECT cell, trial FROM trials" + (" WHERE failed = 0" if retry_failed else "")
+        )
+
+    def finished_theory(self, *, retry_failed: bool) -> set[int]:
+        """Return the cells whose theory need not be computed again."""
+        query = "SELECT cell FROM theory" + (" WHERE failed = 0" if retry_failed else "")
+        return {row[0] for row in self._read(query)}
+
+    def save(self, outcomes: Sequence[Outcome]) -> None:
+        """Store outcomes in one transaction; a trial that is already there stays as it is."""
+        if not outcomes:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with self._transaction() as connection:
+            for outcome in outcomes:
+                kind = "theory" if outcome.trial is None else "trials"
+                self._save_columns(connection, kind, outcome.columns)
+                key = {"cell": outcome.cell}
+                if outcome.trial is not None:
+                    key["trial"] = outcome.trial
+                row = {
+                    **key,
+                    "result": outcome.result,
+                    "error": outcome.error,
+                    "failed": outcome.error is not None,
+                    "attempts": outcome.attempts,
+                    "seconds": outcome.seconds,
+                    "version": __version__,
+                    "finished": now,
+                }
+                connection.execute(_UPSERT[kind], row)
+
+    def _save_columns(
+        self, connection: sqlite3.Connection, kind: str, columns: tuple[str, ...]
+    ) -> None:
+        for name in columns:
+            if (kind, name) not in self._known_columns:
+                connection.execute(
+                    "INSERT OR IGNORE INTO columns (kind, name) VALUES (?, ?)", (kind, name)
+                )
+                self._known_columns.add((kind, name))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with _translated_errors(self.path):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._known_columns.clear()
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+def _upsert(table: str, keys: str) -> str:
+    columns = [*keys.split(", "), "result", "error", "failed", "attempts", "seconds"]
+    columns += ["version", "finished"]
+    values = ", ".join(f":{name}" for name in columns)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    # A trial may run twice on a cluster. The first success stays; only a failure is replaced.
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"
+        f" ON CONFLICT ({keys}) DO UPDATE SET {changes} WHERE {table}.failed"
+    )
+
+
+_UPSERT = {"theory": _upsert("theory", "cell"), "trials": _upsert("trials", "cell, trial")}
+
+
+def _check_header(path: Path) -> None:
+    """Refuse what is not a store of this version, by the file's first bytes alone."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise StoreError(
+            f"there is no store {path} yet: `sparsetoken sweep run` makes it"
+        ) from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+    identity = int.from_bytes(header[68:72], "big")
+    if len(header) < 100 or not header.startswith(_MAGIC) or identity != APPLICATION_ID:
+        raise StoreError(
+            f"{path} is not a store of sparsetoken, or damaged. It has not been touched"
+        )
+    schema = int.from_bytes(header[60:64], "big")
+    if schema != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema {schema}, but sparsetoken {__version__} knows schema "
+            f"{SCHEMA_VERSION}: use the version that made it. It has not been touched"
+        )
+
+
+def _take_lock(path: Path) -> sqlite3.Connection:
+    """Lock out other drivers, by SQLite's own portable file lock on an empty file beside it."""
+    beside = path.with_name(path.name + ".lock")
+    with _translated_errors(path):
+        lock = sqlite3.connect(beside, isolation_level=None, timeout=0)
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            lock.close()
+            if error.sqlite_errorname.startswith("SQLITE_BUSY"):
+                raise StoreError(
+                    f"another sweep is running on {path}: wait for it or stop it"
+                ) from None
+            raise
+    return lock
+
+
+def _create(path: Path, fingerprint: str, cells: Sequence[Mapping[str, Any]], trials: int) -> None:
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.unlink(missing_ok=True)  # of a driver that was killed here; the lock is ours
+    facts = {
+        "fingerprint": fingerprint,
+        "version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    with _translated_errors(path):
+        connection = sqlite3.connect(unfinished, isolation_level=None)
+        try:
+            connection.executescript(_SCHEMA)
+            connection.executemany("INSERT INTO study VALUES (?, ?)", facts.items())
+            connection.executemany(
+                "INSERT INTO cells VALUES (?, ?, ?)",
+                ((cell, json.dumps(settings), trials) for cell, settings in enumerate(cells)),
+            )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            unfinished.unlink(missing_ok=True)
+            raise
+        connection.close()
+        unfinished.rename(path)
+
+
+@contextmanager
+def _translated_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into a StoreError that says what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        name = getattr(error, "sqlite_errorname", None) or ""
+        raise StoreError(f"{path} {_advice(name)} (SQLite: {error})") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _advice(name: str) -> str:
+    kept = "What was stored is kept"
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return f"cannot be written: is the disk full? {kept}; make room and run again"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return f"cannot be opened or written: is the file or its folder read-only? {kept}"
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return f"is in use by another program. {kept}; run again later"
+    return "is damaged. It has not been touched: restore it from a copy, or use another store"

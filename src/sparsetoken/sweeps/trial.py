@@ -1,0 +1,82 @@
+"""What a study computes: one simulated trial, and the theory of one cell.
+
+The settings of a cell are flat, so that each is a column of the exported table: the fields of the
+task and of the training by their names, those of a given query and of the task at test time with
+the prefixes "query_" and "at_", and classifier, dimension, sampler and seed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, NamedTuple
+
+from sparsetoken.task import Query, Task, Training
+
+__all__ = ["Problem", "predict_cell", "problem", "simulate_trial"]
+
+# Of a trial's record: what is not a result, and is kept by the store itself.
+_NOT_RESULTS = ("trial", "seconds")
+
+
+class Problem(NamedTuple):
+    """The objects that the settings of a cell describe.
+
+    `query` is None if it is learnt, `at` if the task at test time is that of training.
+    """
+
+    task: Task
+    training: Training
+    query: Query | None
+    at: Task | None
+
+
+def problem(settings: Mapping[str, Any]) -> Problem:
+    """Return the objects that the settings of a cell describe."""
+    return Problem(
+        Task(**_fields_of(Task, settings)),
+        Training(**_fields_of(Training, settings)),
+        Query(**_fields_of(Query, settings, "query_")) if "query_alignment" in settings else None,
+        Task(**_fields_of(Task, settings, "at_")) if "at_length" in settings else None,
+    )
+
+
+def _fields_of(kind: type, settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    return {item.name: settings[prefix + item.name] for item in fields(kind)}
+
+
+def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
+    """Run one trial of a cell; its random numbers depend on the settings and `trial` alone."""
+    from sparsetoken import run_trial
+
+    task, training, query, at = problem(settings)
+    record = run_trial(
+        task,
+        training,
+        settings["dimension"],
+        trial,
+        classifier=settings["classifier"],
+        query=query,
+        sampler=settings["sampler"],
+        at=at,
+        seed=settings["seed"],
+    )
+    return {name: value for name, value in asdict(record).items() if name not in _NOT_RESULTS}
+
+
+def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
+    """Compute what theory says of a cell, with the uncertainty of each number."""
+    from sparsetoken import predict
+
+    task, training, query, at = problem(settings)
+    prediction = predict(task, training, classifier=settings["classifier"], query=query, at=at)
+    uncertainty = asdict(prediction.uncertainty)
+    return {
+        "test_error": prediction.test_error,
+        "train_loss": prediction.train_loss,
+        "train_error": prediction.train_error,
+        "margin": prediction.margin,
+        **{f"{name}_uncertainty": value for name, value in uncertainty.items()},
+    }
+
+
+# Theory is about infinite dimension: it is the same whatever the simulation is made with.
+predict_cell.ignores = ("dimension", "sampler", "seed")  # type: ignore[attr-defined]
