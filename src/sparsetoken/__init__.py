@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparsetoken.learning.features import features
+    from sparsetoken.learning.readout import Readout, fit_readout
+    from sparsetoken.learning.separability import Separability, separability
     from sparsetoken.learning.stages import TrainedModel, train
     from sparsetoken.losses import (
         Loss,
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
         unregister_loss,
     )
     from sparsetoken.simulation.sampling import Sample, sample
+    from sparsetoken.simulation.trials import Simulation, Trial, run_trial, simulate
     from sparsetoken.sweeps.run import run_cells, run_sweep
     from sparsetoken.sweeps.spec import Study, read_study
     from sparsetoken.sweeps.store import Store
@@ -29,6 +32,8 @@ __version__ = version("sparsetoken")
 
 _HOMES = {
     "learning.features": ("features",),
+    "learning.readout": ("Readout", "fit_readout"),
+    "learning.separability": ("Separability", "separability"),
     "learning.stages": ("TrainedModel", "train"),
     "losses": (
         "Loss",
@@ -39,6 +44,7 @@ _HOMES = {
         "unregister_loss",
     ),
     "simulation.sampling": ("Sample", "sample"),
+    "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
     "sweeps.run": ("run_cells", "run_sweep"),
     "sweeps.spec": ("Study", "read_study"),
     "sweeps.store": ("Store",),
@@ -51,21 +57,29 @@ __all__ = [
     "Loss",
     "ParameterError",
     "Query",
+    "Readout",
     "Sample",
+    "Separability",
+    "Simulation",
     "Store",
     "Study",
     "Task",
     "TrainedModel",
     "Training",
+    "Trial",
     "check_loss",
     "features",
+    "fit_readout",
     "get_loss",
     "loss_names",
     "read_study",
     "register_loss",
     "run_cells",
     "run_sweep",
+    "run_trial",
     "sample",
+    "separability",
+    "simulate",
     "train",
     "unregister_loss",
 ]

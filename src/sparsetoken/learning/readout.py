@@ -1,12 +1,26 @@
-"""The convex readout: minimise (1/n) Σ ℓ(y(⟨f, w⟩ + b)) + (ridge/2)‖w‖² over w and b."""
+"""The convex readout: minimise Σ p_i ℓ(y_i(⟨f_i, w⟩ + b)) + (ridge/2)‖w‖² over w and b.
 
-from dataclasses import dataclass
+The bias is free and p_i = 1/n unless sample weights are given. Ridge 0 means the limit ridge → 0+:
+
+- where the loss's minimum can be met by every sample at once (square loss with n <= d), the readout
+  of least norm that meets it;
+- for losses that are least at arbitrarily large margins (logistic, hinge, squared hinge) on
+  separable data, the maximum-margin classifier, scaled so that its smallest margin is 1;
+- otherwise the plain minimum.
+"""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
-from sparsetoken.losses import Loss
+from sparsetoken.learning.examples import Examples
+from sparsetoken.learning.interior_point import minimise_hinge
+from sparsetoken.learning.newton import minimise_smooth
+from sparsetoken.learning.separability import separability
+from sparsetoken.losses import Hinge, Loss
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Readout", "fit_readout"]
@@ -23,9 +37,16 @@ class Readout:
     weights : array of shape (d,)
     bias : float
     objective : float
-        (1/n) Σ ℓ + (ridge/2)‖w‖² at the solution.
+        Σ p_i ℓ + (ridge/2)‖w‖² at the solution.
+    train_loss : float
+        Σ p_i ℓ alone. For a maximum-margin classifier, the limit 0 (the loss's infimum).
+    train_error : float
+        Weight of the samples that are misclassified.
+    margin : float or None
+        The smallest margin y_i(⟨f_i, w⟩ + b) over ‖w‖, if it is positive.
     residual : float
-        Norm of the objective's gradient in (w, b).
+        Norm of the objective's gradient in (w, b); for the hinge loss and for maximum-margin
+        classifiers the largest violation of the optimality (KKT) conditions.
     converged : bool
         Whether the residual is at most 1e-8.
     status : str
@@ -36,6 +57,9 @@ class Readout:
     weights: Array
     bias: float
     objective: float
+    train_loss: float
+    train_error: float
+    margin: float | None
     residual: float
     converged: bool
     status: str
@@ -43,76 +67,150 @@ class Readout:
 
 
 def fit_readout(
-    features: Array, labels: Array, loss: Loss, ridge: float, max_steps: int = 200
+    features: Array,
+    labels: Array,
+    loss: Loss,
+    ridge: float,
+    max_steps: int = 200,
+    sample_weight: Array | None = None,
 ) -> Readout:
-    """Minimise the readout's objective by Newton's method with a Cholesky factor.
+    """Minimise the readout's objective, to a gradient (or KKT residual) of at most 1e-8.
 
     Parameters
     ----------
-    features : array of shape (n, d)
+    features : array of shape (n, d), float64 or float32 (then still solved in double precision)
     labels : array of shape (n,), values -1 and +1
-    loss : a smooth Loss
+    loss : Loss
+        Any smooth loss, or the hinge loss.
     ridge : float >= 0
+        0 means the limit of small ridges; see the module's documentation.
+    sample_weight : array of shape (n,), optional
+        Weights >= 0, normalised here to sum to 1; not all 0.
     """
-    if not loss.smooth:
-        raise ParameterError("loss", loss.name, "a loss with a continuous slope")
-    n, d = features.shape
-    if n >= d:
-        return _newton(features, labels, loss, ridge, max_steps)
+    ridge = validation.real("ridge", ridge, low=0)
+    if not (loss.smooth or isinstance(loss, Hinge)):
+        raise ParameterError("loss", loss.name, "'hinge', or a loss with a continuous slope")
+    examples = Examples.of(features, labels, _checked_weights(sample_weight, len(labels)))
+    n, d = examples.shape
+    if np.all(examples.labels == examples.labels[0]):
+        return _one_class(examples, loss)
+    if 4 * n > 3 * d:
+        return _fit(examples, loss, ridge, max_steps)
     # With fewer samples than dimensions the solution lies in the span of the features: fᵢ = Q rᵢ.
-    basis, coordinates = linalg.qr(features.T, mode="economic")
-    small = _newton(coordinates.T, labels, loss, ridge, max_steps)
-    return Readout(
-        basis @ small.weights,
-        small.bias,
-        small.objective,
-        small.residual,
-        small.converged,
-        small.status,
-        small.steps,
+    basis, coordinates = linalg.qr(examples.features.T, mode="economic", check_finite=False)
+    small = _fit(replace(examples, features=coordinates.T), loss, ridge, max_steps)
+    return replace(small, weights=basis @ small.weights)
+
+
+def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int) -> Readout:
+    if ridge == 0:
+        limit = _without_ridge(examples, loss)
+        if limit is not None:
+            return limit
+    if isinstance(loss, Hinge):
+        program = minimise_hinge(examples, ridge, hard=False, tolerance=GRADIENT_TOLERANCE)
+        status = (
+            "converged"
+            if program.converged
+            else "the interior-point method stalled; standardise the features or change the ridge"
+        )
+        solution = program.weights, program.bias
+        return _readout(examples, loss, ridge, solution, program.residual, status, program.steps)
+    minimum = minimise_smooth(examples, loss, ridge, GRADIENT_TOLERANCE, max_steps)
+    solution = minimum.weights, minimum.bias
+    return _readout(
+        examples, loss, ridge, solution, minimum.residual, minimum.status, minimum.steps
     )
 
 
-def _newton(features: Array, labels: Array, loss: Loss, ridge: float, max_steps: int) -> Readout:
-    n, d = features.shape
-    signed = np.empty((n, d + 1))
-    signed[:, :d] = labels[:, None] * features
-    signed[:, d] = labels
-    penalty = np.full(d + 1, ridge)
-    penalty[d] = 0.0
+def _without_ridge(examples: Examples, loss: Loss) -> Readout | None:
+    """Return the limit ridge → 0+ where it is not a plain minimum, else None."""
+    low, high = loss.minimisers
+    n, d = examples.shape
+    if np.isfinite(high):
+        # With many samples the minimum is unique and well conditioned, and Newton's method faster.
+        if 2 * n > 3 * d or not (loss.name == "square" or (low == high and n <= d)):
+            return None
+        solution = _least_squares(examples, target=low)
+        slopes = examples.weights * loss.slope(examples.margins(*solution))
+        gradient_w, gradient_b = examples.signed_total(slopes)
+        residual = float(np.hypot(np.linalg.norm(gradient_w), gradient_b))
+        status = "converged" if residual <= GRADIENT_TOLERANCE else "the features are degenerate"
+        return _readout(examples, loss, 0.0, solution, residual, status, 1)
+    verdict = separability(examples.features, examples.labels)
+    if not verdict.separable:
+        return None
+    program = minimise_hinge(examples, 1.0, hard=True, tolerance=GRADIENT_TOLERANCE)
+    status = "converged: the data are separable, this is the maximum-margin classifier"
+    if not program.converged:
+        status = "the maximum-margin classifier was not found to the tolerance; use a ridge > 0"
+    solution = program.weights, program.bias
+    fitted = _readout(examples, loss, 0.0, solution, program.residual, status, program.steps)
+    infimum = float(loss.value(np.array([low if np.isfinite(low) else 1e300]))[0])
+    return replace(fitted, objective=infimum, train_loss=infimum)
 
-    def objective(point: Array, margins: Array) -> float:
-        return float(loss.value(margins).mean() + 0.5 * (penalty @ point**2))
 
-    point = np.zeros(d + 1)
-    margins = np.zeros(n)
-    current = objective(point, margins)
-    status, residual, steps = "reached the limit of steps", np.inf, 0
-    for steps in range(max_steps + 1):  # noqa: B007
-        gradient = signed.T @ (loss.slope(margins) / n) + penalty * point
-        residual = float(np.linalg.norm(gradient))
-        if residual <= GRADIENT_TOLERANCE:
-            status = "converged"
-            break
-        scaled = signed * np.sqrt(loss.curvature(margins) / n)[:, None]
-        hessian = scaled.T @ scaled
-        # A flat direction (no ridge, or a saturated loss) needs some curvature to be factored.
-        floor = 1e-14 * max(float(np.trace(hessian)) / (d + 1), 1e-300)
-        hessian[np.diag_indices(d + 1)] += penalty + floor
-        direction = -linalg.solve(hessian, gradient, assume_a="pos", check_finite=False)
-        change = signed @ direction
-        decrease = float(gradient @ direction)
-        length = 1.0
-        while length > 1e-12:
-            trial = objective(point + length * direction, margins + length * change)
-            if trial <= current + 1e-4 * length * decrease + 1e-15 * abs(current):
-                break
-            length *= 0.5
-        point, margins = point + length * direction, margins + length * change
-        current = trial
-        if np.linalg.norm(point) > 1e8:
-            status = "no finite minimiser: the data are separable; use a ridge > 0"
-            break
+def _least_squares(examples: Examples, target: float) -> tuple[Array, float]:
+    """Return the (w, b) of least ‖w‖ that minimise Σ p_i (y_i(⟨f_i, w⟩ + b) - target)²."""
+    centre, _ = examples.total(examples.weights)
+    mean = target * float(examples.weights @ examples.labels)
+    roots = np.sqrt(examples.weights)
+    centred = (examples.features - centre) * roots[:, None]
+    goal = (target * examples.labels - mean) * roots
+    # Centring takes away one rank, which rounding would give back without the cut.
+    cut = 10 * max(centred.shape) * np.finfo(float).eps
+    weights = linalg.lstsq(
+        centred, goal, cond=cut, lapack_driver="gelsy", check_finite=False, overwrite_a=True
+    )[0]
+    return np.asarray(weights), mean - float(centre @ weights)
+
+
+def _one_class(examples: Examples, loss: Loss) -> Readout:
+    """Return the constant classifier: all samples have one label, which a free bias fits."""
+    low = loss.minimisers[0]
+    label = float(examples.labels[0])
+    solution = np.zeros(examples.shape[1]), label * (low if np.isfinite(low) and low > 0 else 1.0)
+    infimum = float(loss.value(np.array([low if np.isfinite(low) else 1e300]))[0])
+    status = "converged: all labels are the same, the readout is constant"
+    fitted = _readout(examples, loss, 0.0, solution, 0.0, status, 0)
+    return replace(fitted, objective=infimum, train_loss=infimum)
+
+
+def _readout(
+    examples: Examples,
+    loss: Loss,
+    ridge: float,
+    solution: tuple[Array, float],
+    residual: float,
+    status: str,
+    steps: int,
+) -> Readout:
+    weights, bias = solution
+    margins = examples.margins(weights, bias)
+    train_loss = float(examples.weights @ loss.value(margins))
+    norm = float(np.linalg.norm(weights))
+    smallest = float(margins.min())
     return Readout(
-        point[:d], float(point[d]), current, residual, status == "converged", status, steps
+        weights=weights,
+        bias=bias,
+        objective=train_loss + 0.5 * ridge * norm**2,
+        train_loss=train_loss,
+        train_error=float(examples.weights @ (margins <= 0)),
+        margin=smallest / norm if smallest > 0 and norm > 0 else None,
+        residual=residual,
+        converged=status.startswith("converged"),
+        status=status,
+        steps=steps,
     )
+
+
+def _checked_weights(sample_weight: Array | None, count: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, dtype=float)
+    accepted = f"{count} finite numbers >= 0, not all 0"
+    if weights.shape != (count,):
+        raise ParameterError("sample_weight", weights.shape, accepted)
+    if not (np.all(np.isfinite(weights)) and np.all(weights >= 0) and weights.any()):
+        raise ParameterError("sample_weight", float(np.min(weights)), accepted)
+    return weights

@@ -1,0 +1,214 @@
+"""A primal-dual interior-point method for the hinge loss and the maximum-margin classifier.
+
+Both are one quadratic program over (w, b, s): minimise (ridge/2)‖w‖² + Σ p_i s_i such that
+y_i(⟨f_i, w⟩ + b) >= 1 - s_i and s_i >= 0; the maximum-margin classifier has s = 0 and ridge 1.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.learning.examples import BorderedFactor, Examples
+
+__all__ = ["SoftMarginProgram", "minimise_hinge"]
+
+
+@dataclass(frozen=True)
+class SoftMarginProgram:
+    """An approximate solution of the quadratic program.
+
+    Attributes
+    ----------
+    weights, bias : the readout (w, b)
+    multipliers : array of shape (n,)
+        The dual variables a_i of the margins' constraints.
+    residual : float
+        The largest violation of the optimality (KKT) conditions: stationarity, feasibility, and
+        complementarity, which here is the duality gap. Relative to Σ a_i where that exceeds 1.
+    converged : bool
+    steps : int
+    """
+
+    weights: Array
+    bias: float
+    multipliers: Array
+    residual: float
+    converged: bool
+    steps: int
+
+
+@dataclass
+class _Iterate:
+    """Primal (w, b), dual a, surplus p = margin - 1 + s, violation s, and s's multiplier z."""
+
+    weights: Array
+    bias: float
+    dual: Array
+    surplus: Array
+    violation: Array
+    violation_dual: Array
+
+    def moved(self, step: "_Iterate", length: float) -> "_Iterate":
+        length = min(length, 1.0)
+        return _Iterate(
+            self.weights + length * step.weights,
+            self.bias + length * step.bias,
+            self.dual + length * step.dual,
+            self.surplus + length * step.surplus,
+            self.violation + length * step.violation,
+            self.violation_dual + length * step.violation_dual,
+        )
+
+    def gap(self) -> float:
+        return float(self.dual @ self.surplus + self.violation_dual @ self.violation)
+
+
+def minimise_hinge(
+    examples: Examples, ridge: float, *, hard: bool, tolerance: float, max_steps: int = 100
+) -> SoftMarginProgram:
+    """Solve the program by Mehrotra's predictor and corrector.
+
+    Parameters
+    ----------
+    examples : Examples
+    ridge : float >= 0
+    hard : bool
+        Whether margins below 1 are forbidden. The data must then be separable, and ridge be > 0.
+    tolerance : float
+        Largest KKT residual accepted.
+    """
+    point = _start(examples, hard=hard)
+    best: SoftMarginProgram | None = None
+    worse = 0
+    for steps in range(max_steps + 1):
+        residuals = _Residuals.of(examples, point, ridge, hard=hard)
+        residual = residuals.largest(point)
+        if best is None or residual < best.residual:
+            best, worse = _program(point, residual, steps, tolerance), 0
+        else:
+            worse += 1
+        # The gap bounds the square of w's error, so go on to the limit of rounding: it costs little.
+        if residual <= 1e-5 * tolerance or worse > 3 or steps == max_steps:
+            break
+        system = _System.of(examples, point, ridge, hard=hard)
+        if system is None:
+            break
+        constraints = len(point.dual) * (1 if hard else 2)
+        barrier = point.gap() / constraints
+        affine = system.step(residuals, 0.0, None)
+        reduction = point.moved(affine, _longest(point, affine, hard=hard)).gap() / point.gap()
+        step = system.step(residuals, barrier * min(reduction, 1.0) ** 3, affine)
+        point = point.moved(step, 0.995 * _longest(point, step, hard=hard))
+    assert best is not None
+    return replace(best, steps=steps)
+
+
+def _program(point: _Iterate, residual: float, steps: int, tolerance: float) -> SoftMarginProgram:
+    return SoftMarginProgram(
+        point.weights, point.bias, point.dual, residual, residual <= tolerance, steps
+    )
+
+
+def _start(examples: Examples, *, hard: bool) -> _Iterate:
+    n, d = examples.shape
+    ones = np.ones(n)
+    if hard:
+        return _Iterate(np.zeros(d), 0.0, ones / n, ones, np.zeros(n), np.zeros(n))
+    half = 0.5 * examples.weights
+    return _Iterate(np.zeros(d), 0.0, half, ones, 2 * ones, half.copy())
+
+
+@dataclass(frozen=True)
+class _Residuals:
+    """What is left of the equality conditions."""
+
+    weights: Array
+    bias: float
+    margin: Array
+    bound: Array
+
+    @classmethod
+    def of(cls, examples: Examples, point: _Iterate, ridge: float, *, hard: bool) -> "_Residuals":
+        pull_w, pull_b = examples.signed_total(point.dual)
+        margins = examples.margins(point.weights, point.bias)
+        bound = np.zeros_like(margins)
+        if not hard:
+            bound = examples.weights - point.dual - point.violation_dual
+        return cls(
+            ridge * point.weights - pull_w,
+            pull_b,
+            margins - 1 + point.violation - point.surplus,
+            bound,
+        )
+
+    def largest(self, point: _Iterate) -> float:
+        # The maximum-margin classifier's norm 1/margin sets the scale of its multipliers.
+        scale = max(1.0, float(point.dual.sum()))
+        stationarity = float(np.hypot(np.linalg.norm(self.weights), self.bias))
+        feasibility = float(np.max(np.abs(self.margin)))
+        bound = float(np.abs(self.bound).sum())
+        return max(stationarity / scale, feasibility, bound, point.gap() / scale)
+
+
+@dataclass(frozen=True)
+class _System:
+    """The Newton system of one iterate, reduced to (w, b) and factored."""
+
+    examples: Examples
+    point: _Iterate
+    factor: BorderedFactor
+    stiffness: Array
+    hard: bool
+
+    @classmethod
+    def of(
+        cls, examples: Examples, point: _Iterate, ridge: float, *, hard: bool
+    ) -> "_System | None":
+        give = point.surplus / point.dual
+        if not hard:
+            give = give + point.violation / point.violation_dual
+        stiffness = 1 / give
+        scale = float(stiffness.sum())
+        for floor in (0.0, 1e-15, 1e-12):
+            factor = examples.factor(stiffness, ridge + floor * scale)
+            if factor is not None:
+                return cls(examples, point, factor, stiffness, hard)
+        return None
+
+    def step(self, residuals: _Residuals, barrier: float, affine: _Iterate | None) -> _Iterate:
+        """Return the Newton step to complementarity products of `barrier`."""
+        point = self.point
+        first = barrier - point.dual * point.surplus
+        second = barrier - point.violation_dual * point.violation
+        if affine is not None:
+            first = first - affine.dual * affine.surplus
+            second = second - affine.violation_dual * affine.violation
+        pulled = -residuals.margin + first / point.dual
+        if not self.hard:
+            pulled = pulled - (second - point.violation * residuals.bound) / point.violation_dual
+        right_w, right_b = self.examples.signed_total(self.stiffness * pulled)
+        weights, bias = self.factor.solve(right_w - residuals.weights, right_b + residuals.bias)
+        dual = self.stiffness * (pulled - self.examples.margins(weights, bias))
+        surplus = (first - point.surplus * dual) / point.dual
+        if self.hard:
+            still = np.zeros_like(dual)
+            return _Iterate(weights, bias, dual, surplus, still, still)
+        violation_dual = residuals.bound - dual
+        violation = (second - point.violation * violation_dual) / point.violation_dual
+        return _Iterate(weights, bias, dual, surplus, violation, violation_dual)
+
+
+def _longest(point: _Iterate, step: _Iterate, *, hard: bool) -> float:
+    """Return the longest step that keeps the iterate positive.
+
+    Primal and dual move together, since the quadratic term couples them.
+    """
+    pairs = [(point.surplus, step.surplus), (point.dual, step.dual)]
+    if not hard:
+        pairs += [(point.violation, step.violation), (point.violation_dual, step.violation_dual)]
+    return min(_to_boundary(value, change) for value, change in pairs)
+
+
+def _to_boundary(value: Array, change: Array) -> float:
+    return float(np.min(-value / np.minimum(change, -1e-300), initial=np.inf))

@@ -1,0 +1,140 @@
+"""Is there a linear readout with every margin positive? A verdict with its proof."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.learning.examples import Examples
+
+__all__ = ["Separability", "separability"]
+
+
+@dataclass(frozen=True)
+class Separability:
+    """Whether data are linearly separable, and why.
+
+    Attributes
+    ----------
+    separable : bool or None
+        None if neither proof was found within the limit of steps.
+    weights, bias : array of shape (d,) and float, or None
+        A readout with all margins y_i(⟨f_i, w⟩ + b) > 0, if separable.
+    margin : float or None
+        The smallest margin of that readout over ‖w‖; not the largest possible.
+    multipliers : array of shape (n,), or None
+        a >= 0 with Σ a_i = 1 and Σ a_i y_i (f_i, 1) = 0, if not separable. Multiplying any
+        would-be separator by this sum shows that it cannot exist.
+    residual : float
+        ‖Σ a_i y_i (f_i, 1)‖ over the root mean square of ‖(f_i, 1)‖: how far the sum is from 0.
+        A readout that separates could only have margins below this, relative to ‖(w, b)‖ and to
+        the features' size.
+    steps : int
+    """
+
+    separable: bool | None
+    weights: Array | None
+    bias: float | None
+    margin: float | None
+    multipliers: Array | None
+    residual: float
+    steps: int
+
+
+def separability(
+    features: Array,
+    labels: Array,
+    start: tuple[Array, float] | None = None,
+    tolerance: float = 1e-9,
+    max_steps: int = 200,
+) -> Separability:
+    """Decide whether (features, labels) is linearly separable with a bias.
+
+    Newton's method on the sum of squared hinges max(0, 1 - margin)²: its least value is 0 exactly
+    if the data are separable, and otherwise max(0, 1 - margin_i) at the minimum are multipliers
+    that prove that they are not. Only samples with a margin below 1 enter a step.
+
+    Parameters
+    ----------
+    features : array of shape (n, d)
+    labels : array of shape (n,), values -1 and +1
+    start : (weights, bias), optional
+        Where to start: a readout fitted to the same data saves steps.
+    tolerance : float
+        Largest residual of the proof that data are not separable.
+    """
+    examples = Examples.of(features, labels)
+    n, d = examples.shape
+    size = float(np.sqrt(1 + np.einsum("nd,nd->", features, features, dtype=float) / n))
+    weights, bias = (np.zeros(d), 0.0) if start is None else _scaled(examples, *start)
+    margins = examples.margins(weights, bias)
+    residual = np.inf
+    for steps in range(max_steps + 1):
+        if margins.min() > 1e-12 * (size * float(np.linalg.norm(weights)) + abs(bias)):
+            return _separated(examples, weights, bias, steps)
+        shortfall = np.maximum(1 - margins, 0.0)
+        pull_w, pull_b = examples.signed_total(shortfall)
+        residual = float(np.hypot(np.linalg.norm(pull_w), pull_b)) / (size * shortfall.sum())
+        if residual <= tolerance:
+            multipliers = shortfall / shortfall.sum()
+            return Separability(False, None, None, None, multipliers, residual, steps)
+        active = (margins < 1).astype(float)
+        step = _newton_step(examples, active, size, pull_w, pull_b)
+        if step is None:
+            break
+        change = examples.margins(*step)
+        length = _exact_line_search(margins, change)
+        weights, bias = weights + length * step[0], bias + length * step[1]
+        margins = examples.margins(weights, bias)
+    return Separability(None, None, None, None, None, residual, steps)
+
+
+def _scaled(examples: Examples, weights: Array, bias: float) -> tuple[Array, float]:
+    """Scale a readout so that the squared hinges of its margins are least."""
+    margins = examples.margins(weights, bias)
+    if margins.min() > 0:
+        return weights, bias
+    length = _exact_line_search(np.zeros_like(margins), margins)
+    return length * weights, length * bias
+
+
+def _newton_step(
+    examples: Examples, active: Array, size: float, pull_w: Array, pull_b: float
+) -> tuple[Array, float] | None:
+    d = examples.shape[1]
+    # The shift only damps the step (it is not part of the objective), so it biases nothing.
+    for floor in (1e-12, 1e-9, 1e-6):
+        factor = examples.factor(active, floor * active.sum() * size**2 / (d + 1))
+        if factor is not None:
+            return factor.solve(pull_w, pull_b)
+    return None
+
+
+def _exact_line_search(margins: Array, change: Array) -> float:
+    """Return the t >= 0 that minimises Σ max(0, 1 - margins - t change)².
+
+    The slope in t is piecewise linear and increasing: Newton's method on it, within a bracket.
+    """
+    low, high, length = 0.0, np.inf, 1.0
+    for _ in range(100):
+        shortfall = 1 - margins - length * change
+        active = shortfall > 0
+        slope = -float(shortfall[active] @ change[active])
+        curvature = float(change[active] @ change[active])
+        if slope <= 0:
+            low = length
+        else:
+            high = length
+        if curvature == 0 or abs(slope) <= 1e-12 * curvature * max(length, 1e-300):
+            break
+        newton = length - slope / curvature
+        middle = 0.5 * (low + high) if np.isfinite(high) else 2 * length
+        length = newton if low < newton < high else middle
+    return length
+
+
+def _separated(examples: Examples, weights: Array, bias: float, steps: int) -> Separability:
+    smallest = float(examples.margins(weights, bias).min())
+    norm = float(np.linalg.norm(weights))
+    margin = smallest / norm if norm > 0 else np.inf
+    return Separability(True, weights, bias, margin, None, 0.0, steps)

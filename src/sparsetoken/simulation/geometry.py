@@ -1,0 +1,192 @@
+"""What a fitted readout does to fresh data, known from a few numbers of it.
+
+Given the hidden variables of a sequence (its label, its informative places, the noise that the
+query sees) the score of a fitted readout is normal with a known mean and spread. The test error is
+then an average of normal probabilities over the hidden variables: no test set is needed
+(docs/theory.md, section 7).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc
+
+from sparsetoken.arrays import Array
+from sparsetoken.simulation.reduced import BLOCK_ENTRIES, attention_law
+from sparsetoken.simulation.sampling import sample_labels, sample_positions
+from sparsetoken.task import Task
+from sparsetoken.validation import ParameterError
+
+__all__ = ["AttentionGeometry", "Geometry", "PooledGeometry", "VectorisedGeometry"]
+
+REPLICATES = 8
+LAW_ENTRIES = 2**21
+MOST_POINTS = 2**10
+MOST_SUBSETS = 20_000
+
+
+class Geometry(ABC):
+    """A fitted readout, seen from the task."""
+
+    @abstractmethod
+    def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:
+        """Return the probability of a wrong label on `task`, and the standard error of its value.
+
+        The generator draws the points of the numerical integration; where the integral is closed
+        the standard error is 0.
+        """
+
+    @abstractmethod
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw hidden variables and return the mean and spread of the scores given them."""
+
+    def fresh_error(self, task: Task, count: int, rng: np.random.Generator) -> float:
+        """Return the fraction of wrong labels on `count` fresh samples."""
+        wrong, size = 0, max(1, BLOCK_ENTRIES // task.length)
+        for start in range(0, count, size):
+            labels = sample_labels(task, min(size, count - start), rng)
+            mean, spread = self._scores(task, labels > 0, rng)
+            scores = mean + spread * rng.standard_normal(len(labels))
+            wrong += int(np.sum(np.where(scores > 0, 1, -1) != labels))
+        return wrong / count
+
+
+@dataclass(frozen=True)
+class PooledGeometry(Geometry):
+    """w by its coordinate along the signal and its norm."""
+
+    on_signal: float
+    norm: float
+    bias: float
+
+    def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:  # noqa: ARG002
+        """Return the closed form, whose numerical error is 0."""
+        positive = self._scores_given(task, np.array([True]))
+        negative = self._scores_given(task, np.array([False]))
+        return float(_wrong(task, positive, negative)[0]), 0.0
+
+    def _scores_given(self, task: Task, positive: Array) -> tuple[Array, Array]:
+        shift = task.strength * task.informative / task.length * self.on_signal
+        spread = np.full(len(positive), self.norm / math.sqrt(task.length))
+        return shift * positive + self.bias, spread
+
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:  # noqa: ARG002
+        return self._scores_given(task, positive)
+
+
+@dataclass(frozen=True)
+class VectorisedGeometry(Geometry):
+    """w by its coordinates along the signal in each token (L,) and its norm."""
+
+    on_signal: Array
+    norm: float
+    bias: float
+
+    def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:
+        """Average over the sets of informative places: all of them, or 20,000 at random."""
+        self._require_length(task)
+        spread = np.array([self.norm])
+        negative = (np.array([self.bias]), spread)
+        count = math.comb(task.length, task.informative)
+        if count <= MOST_SUBSETS:
+            chosen = list(combinations(range(task.length), task.informative))
+            shifts = self.on_signal[np.array(chosen)].sum(axis=1)
+        else:
+            shifts = self._random_shifts(task, MOST_SUBSETS, rng)
+        positive = (task.strength * shifts + self.bias, spread)
+        errors = _wrong(task, positive, negative)
+        error = 0.0 if count <= MOST_SUBSETS else errors.std(ddof=1) / math.sqrt(len(errors))
+        return float(errors.mean()), float(error)
+
+    def _random_shifts(self, task: Task, count: int, rng: np.random.Generator) -> Array:
+        size = max(1, BLOCK_ENTRIES // task.length)
+        starts = range(0, count, size)
+        parts = [sample_positions(task, min(size, count - s), rng) @ self.on_signal for s in starts]
+        return np.concatenate(parts)
+
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        self._require_length(task)
+        shifts = task.strength * self._random_shifts(task, len(positive), rng)
+        return shifts * positive + self.bias, np.full(len(positive), self.norm)
+
+    def _require_length(self, task: Task) -> None:
+        length = len(self.on_signal)
+        if task.length != length:
+            accepted = f"{length}, the training's: a vectorised classifier has one length"
+            raise ParameterError("at.length", task.length, accepted)
+
+
+@dataclass(frozen=True)
+class AttentionGeometry(Geometry):
+    """Query and w in the frame of the query q̂ and the part e of the signal orthogonal to it.
+
+    Attributes
+    ----------
+    alignment, sharpness : float
+        γ = ⟨q̂, ξ⟩ and κ = β‖q‖.
+    on_query, on_rest : float
+        w along q̂ and along e, where ξ = γ q̂ + √(1-γ²) e.
+    across_norm : float
+        Norm of w without its part along q̂.
+    bias : float
+    """
+
+    alignment: float
+    sharpness: float
+    on_query: float
+    on_rest: float
+    across_norm: float
+    bias: float
+
+    def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:
+        """Average over the law of (A, B, S) by randomly shifted Sobol points.
+
+        The standard error is that of eight independent shifts.
+        """
+        points = _sobol(task.length)
+        values = np.empty(REPLICATES)
+        for replicate in range(REPLICATES):
+            shifted = (points + rng.random(task.length)) % 1.0
+            noise = ndtri(np.clip(shifted, 1e-16, 1 - 1e-16))
+            positive = self._scores_given(task, noise, True)
+            negative = self._scores_given(task, noise, False)
+            values[replicate] = _wrong(task, positive, negative).mean()
+        return float(values.mean()), float(values.std(ddof=1) / math.sqrt(REPLICATES))
+
+    def _scores_given(
+        self, task: Task, noise: Array, positive: Array | bool
+    ) -> tuple[Array, Array]:
+        on_signal, along, spread = attention_law(
+            task, self.alignment, self.sharpness, noise, positive
+        )
+        across = math.sqrt(max(0.0, 1 - self.alignment**2))
+        readout_on_signal = self.alignment * self.on_query + across * self.on_rest
+        mean = task.strength * on_signal * readout_on_signal + along * self.on_query + self.bias
+        return mean, spread * self.across_norm
+
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        noise = rng.standard_normal((len(positive), task.length))
+        return self._scores_given(task, noise, positive)
+
+
+def _wrong(task: Task, positive: tuple[Array, Array], negative: tuple[Array, Array]) -> Array:
+    """Return the probability of a wrong label, given hidden variables for each label."""
+    tiny = 1e-290
+    missed = ndtr(-positive[0] / np.maximum(positive[1], tiny))
+    alarms = ndtr(negative[0] / np.maximum(negative[1], tiny))
+    return np.asarray(task.positive_rate * missed + (1 - task.positive_rate) * alarms)
+
+
+@lru_cache(maxsize=2)
+def _sobol(length: int) -> Array:
+    """Return Sobol points (N, length); N falls with length, from 1024 to 64."""
+    count = min(MOST_POINTS, LAW_ENTRIES // (REPLICATES * length))
+    exponent = max(6, int(math.log2(max(count, 1))))
+    points = qmc.Sobol(length, scramble=False).random_base2(exponent)
+    points.flags.writeable = False
+    return np.asarray(points)

@@ -1,0 +1,211 @@
+"""Draw what a trial needs without ever building the sequences (docs/theory.md, section 7).
+
+Everything here has exactly the law that sampling (n, L, d) arrays and running the four stages would
+give, at any dimension d >= 2. Rotations of R^d that keep the signal and the query in place change
+nothing that is reported, so vectors are held by their coordinates along those two and the length of
+the rest, and a Gaussian matrix with more columns than rows is replaced by its triangular factor.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sparsetoken.arrays import Array
+from sparsetoken.losses import get_loss
+from sparsetoken.simulation.sampling import sample_labels, sample_positions
+from sparsetoken.task import Task, Training
+
+__all__ = [
+    "QueryState",
+    "attention_law",
+    "reduced_attention",
+    "reduced_pooled",
+    "reduced_query",
+    "reduced_vectorised",
+]
+
+BLOCK_ENTRIES = 2**18
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """A query by what matters of it, and the readout that it was learnt from.
+
+    Attributes
+    ----------
+    alignment : float
+        Cosine of the query with the signal.
+    norm : float
+        ‖q‖.
+    readout_cosine : float or None
+        Cosine of the readout after stage 1 with the signal; None for a query that was given.
+    """
+
+    alignment: float
+    norm: float
+    readout_cosine: float | None
+
+
+def reduced_query(
+    task: Task, training: Training, count: int, dimension: int, rng: np.random.Generator
+) -> QueryState:
+    """Draw the query of stages 1 to 3 from `count` samples, in O(count) time and memory.
+
+    The sums over tokens in stage 3 need only, for each sample, the noise along the informative
+    places (a normal) and the square norm of the remaining token noise (a chi-square of L - 2).
+    """
+    loss = get_loss(training.loss)
+    slope = float(loss.slope(np.zeros(1))[0])
+    length, informative = task.length, task.informative
+    y = sample_labels(task, count, rng)
+    positive = y > 0
+    shift = task.strength * informative / length
+
+    # Stage 1: the readout's coordinates along the signal and along the rest.
+    noise = np.array([rng.standard_normal(), _chi(dimension - 1, rng)])
+    readout = noise * math.sqrt(count / length)
+    readout[0] += positive.sum() * shift
+    readout *= -training.readout_step * slope / count
+    norm = float(np.linalg.norm(readout))
+    if norm == 0:
+        return QueryState(0.0, 0.0, 0.0)
+    bias = -training.bias_step * slope * float(y.mean())
+
+    # Stage 2: each sample's margin, conditional on the readout that the sample helped to make.
+    direction = y / math.sqrt(count)
+    residual = rng.standard_normal(count)
+    residual -= direction * (direction @ residual)
+    scores = (direction * float(noise @ readout) + norm * residual) / math.sqrt(length)
+    slopes = y * loss.slope(y * (scores + shift * readout[0] * positive + bias))
+
+    # Stage 3: the sum of h_i X_iᵀ (I - 11ᵀ/L) X_i w along the signal, the readout and the rest.
+    spread = informative - informative**2 / length
+    along = rng.standard_normal(count)
+    square = along**2 + 2 * rng.standard_gamma((length - 2) / 2, size=count)
+    pull = task.strength * readout[0] * math.sqrt(spread) * positive
+    on_places = math.sqrt(spread) * (pull + norm * along)
+    on_readout = pull * along + norm * square
+    squares = pull**2 + 2 * pull * norm * along + norm**2 * square
+    unit = readout / norm
+    noise_norm = math.sqrt(float(slopes**2 @ squares))
+    query = float(slopes @ on_readout) * unit
+    query[0] += task.strength * float((slopes * positive) @ on_places)
+    query += noise_norm * rng.standard_normal() * np.array([-unit[1], unit[0]])
+    rest = noise_norm * _chi(dimension - 2, rng)
+    rate = -training.query_step * training.inverse_temperature / (count * length)
+    size = math.hypot(query[0], query[1], rest)
+    alignment = float(np.sign(rate) * query[0] / size) if size > 0 else 0.0
+    return QueryState(alignment, abs(rate) * size, float(unit[0]))
+
+
+def attention_law(
+    task: Task, alignment: float, sharpness: float, noise: Array, positive: Array | bool
+) -> tuple[Array, Array, Array]:
+    """Return (A, B, S) of each sample from its token noise along the query.
+
+    With p = softmax(κ(θγ v + u)): A = ⟨v, p⟩, B = ⟨u, p⟩, S = ‖p‖ (docs/theory.md, section 5).
+
+    Parameters
+    ----------
+    noise : array of shape (n, L)
+        u, standard normal.
+    positive : boolean array of shape (n,), or bool
+        Which samples carry the signal, in their first R tokens: places are exchangeable.
+    """
+    informative = task.informative
+    weights = sharpness * noise
+    gain = np.asarray(sharpness * task.strength * alignment * np.asarray(positive, dtype=float))
+    weights[:, :informative] += gain[..., None]
+    weights -= weights.max(axis=1, keepdims=True)
+    np.exp(weights, out=weights)
+    total = weights.sum(axis=1)
+    on_signal = np.where(positive, weights[:, :informative].sum(axis=1) / total, 0.0)
+    along = np.einsum("nl,nl->n", noise, weights) / total
+    spread = np.sqrt(np.einsum("nl,nl->n", weights, weights)) / total
+    return on_signal, along, spread
+
+
+def reduced_attention(
+    task: Task,
+    alignment: float,
+    sharpness: float,
+    count: int,
+    dimension: int,
+    rng: np.random.Generator,
+    dtype: DTypeLike = np.float64,
+) -> tuple[Array, Array]:
+    """Draw labels and attention features; columns 0 and 1 are along q̂ and the rest of ξ.
+
+    Returns
+    -------
+    features : array of shape (count, min(dimension, count + 2))
+    labels : array of shape (count,)
+    """
+    labels = sample_labels(task, count, rng)
+    positive = labels > 0
+    on_signal, along, spread = np.empty((3, count))
+    size = max(1, BLOCK_ENTRIES // task.length)
+    for start in range(0, count, size):
+        part = slice(start, min(start + size, count))
+        noise = rng.standard_normal((part.stop - part.start, task.length))
+        on_signal[part], along[part], spread[part] = attention_law(
+            task, alignment, sharpness, noise, positive[part]
+        )
+    features = _gaussian(count, 2, dimension - 2, rng, dtype)
+    features *= spread[:, None].astype(features.dtype)
+    features[:, 0] = task.strength * alignment * on_signal + along
+    features[:, 1] += task.strength * math.sqrt(max(0.0, 1 - alignment**2)) * on_signal
+    return features, labels
+
+
+def reduced_pooled(
+    task: Task, count: int, dimension: int, rng: np.random.Generator, dtype: DTypeLike = np.float64
+) -> tuple[Array, Array]:
+    """Draw labels and pooled features (count, min(dimension, count + 1)); column 0 is along ξ."""
+    labels = sample_labels(task, count, rng)
+    features = _gaussian(count, 1, dimension - 1, rng, dtype)
+    features *= 1 / math.sqrt(task.length)
+    features[:, 0] += task.strength * task.informative / task.length * (labels > 0)
+    return features, labels
+
+
+def reduced_vectorised(
+    task: Task, count: int, dimension: int, rng: np.random.Generator, dtype: DTypeLike = np.float64
+) -> tuple[Array, Array]:
+    """Draw labels and vectorised features (count, L + min(L (dimension - 1), count)).
+
+    Column l < L is along ξ in token l.
+    """
+    labels = sample_labels(task, count, rng)
+    places = sample_positions(task, count, rng) & (labels > 0)[:, None]
+    length = task.length
+    features = _gaussian(count, length, length * (dimension - 1), rng, dtype)
+    features[:, :length] += task.strength * places
+    return features, labels
+
+
+def _gaussian(
+    count: int, kept: int, others: int, rng: np.random.Generator, dtype: DTypeLike
+) -> Array:
+    """Draw a standard normal matrix (count, kept + others), its last columns up to a rotation.
+
+    With more of them than rows, the other columns are the triangular factor T of their LQ
+    decomposition (Bartlett): independent normals below the diagonal, chi variables of falling
+    degrees on it.
+    """
+    width = min(others, count)
+    result = np.empty((count, kept + width), dtype=dtype)
+    rng.standard_normal(dtype=result.dtype, out=result)
+    if others > count:
+        diagonal = _chi(others - np.arange(count), rng)
+        for row in range(count):
+            result[row, kept + row] = diagonal[row]
+            result[row, kept + row + 1 :] = 0.0
+    return result
+
+
+def _chi(degrees: float | Array, rng: np.random.Generator) -> Array:
+    """Draw chi variables; 0 degrees give 0."""
+    return np.asarray(np.sqrt(2 * rng.standard_gamma(np.asarray(degrees) / 2)))

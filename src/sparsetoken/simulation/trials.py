@@ -1,0 +1,331 @@
+"""Trials of a setting, alone or in parallel, with means and standard errors."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from sparsetoken import validation
+from sparsetoken.simulation.protocol import SAMPLERS, Outcome
+from sparsetoken.simulation.streams import stream
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Simulation", "Trial", "iterate_trials", "run_trial", "simulate"]
+
+CLASSIFIERS = ("attention", "pooled", "vectorised")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one trial gave. A field that does not apply is None.
+
+    Attributes
+    ----------
+    trial : int
+        The trial's number.
+    alignment, query_norm, sharpness : float or None
+        cos(q, ξ), ‖q‖ and β‖q‖ of an attention classifier.
+    readout_cosine : float or None
+        cos(w, ξ) of the readout after stage 1, if the query was learnt.
+    test_error : float
+        Probability of a wrong label on fresh data (from `at`, if given), integrated semi-analytically.
+    test_error_uncertainty : float
+        Standard error of that integration; 0 where it is closed.
+    fresh_test_error : float or None
+        Fraction of wrong labels on fresh data, if asked for.
+    train_loss, train_error : float
+        Mean loss (without ridge) and fraction of wrong labels on the readout's data.
+    separable : bool or None
+        Whether the readout's data are linearly separable; None if not asked for or undecided.
+    margin : float or None
+        The fitted readout's smallest margin over ‖w‖, if it is positive. At ridge 0 it is the
+        largest possible.
+    readout_norm, bias : float
+        ‖w‖ and b of the readout. On separable data at ridge 0 they are scaled to a margin of 1.
+    residual : float
+        Norm of the gradient (or KKT residual) that the readout's solver reached.
+    converged : bool
+    status : str
+    seconds : float
+        Time that the trial took.
+    """
+
+    trial: int
+    alignment: float | None
+    query_norm: float | None
+    sharpness: float | None
+    readout_cosine: float | None
+    test_error: float
+    test_error_uncertainty: float
+    fresh_test_error: float | None
+    train_loss: float
+    train_error: float
+    separable: bool | None
+    margin: float | None
+    readout_norm: float
+    bias: float
+    residual: float
+    converged: bool
+    status: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary."""
+        return asdict(self)
+
+
+QUANTITIES = tuple(
+    f.name for f in fields(Trial) if f.name not in ("trial", "status", "seconds", "converged")
+)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Trials of one setting.
+
+    Attributes
+    ----------
+    task, training, dimension, classifier, query, sampler, at, seed
+        What was simulated.
+    trials : tuple of Trial
+        In the order of their numbers.
+    """
+
+    task: Task
+    training: Training
+    dimension: int
+    classifier: str
+    query: Query | None
+    sampler: str
+    at: Task | None
+    seed: int
+    trials: tuple[Trial, ...]
+
+    def values(self, field: str) -> list[float]:
+        """Return a field of every trial that has it, as numbers (True is 1)."""
+        validation.choice("field", field, QUANTITIES)
+        found = (getattr(trial, field) for trial in self.trials)
+        return [float(value) for value in found if value is not None]
+
+    def mean(self, field: str) -> float | None:
+        """Return the mean of a field over the trials that have it; None if none has."""
+        values = self.values(field)
+        return math.fsum(values) / len(values) if values else None
+
+    def standard_error(self, field: str) -> float | None:
+        """Return the standard error of the mean; None with fewer than two values."""
+        values = self.values(field)
+        if len(values) < 2:
+            return None
+        return float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+    def summary(self) -> dict[str, tuple[float | None, float | None]]:
+        """Return (mean, standard error) of every quantity."""
+        return {name: (self.mean(name), self.standard_error(name)) for name in QUANTITIES}
+
+
+def run_trial(
+    task: Task,
+    training: Training,
+    dimension: int,
+    trial: int,
+    classifier: str = "attention",
+    query: Query | None = None,
+    sampler: str = "reduced",
+    at: Task | None = None,
+    seed: int = 0,
+    *,
+    fresh_test: int = 0,
+    dtype: str = "float64",
+    check_separable: bool = True,
+    threads: int | None = 1,
+) -> Trial:
+    """Train one classifier on data drawn from a task, and measure it.
+
+    Parameters
+    ----------
+    task : Task
+    training : Training
+    dimension : int >= 2
+        d; there are round(alpha0 d) and round(alpha1 d) samples.
+    trial : int >= 0
+        Number of the trial. Its random stream depends on (seed, settings, trial) alone.
+    classifier : "attention", "pooled" or "vectorised"
+    query : Query, optional
+        A query for attention instead of the one that stages 1 to 3 learn.
+    sampler : "reduced" or "plain"
+        Two ways to draw from the same law: few numbers, or the sequences themselves.
+    at : Task, optional
+        Another task to measure the test error on. The trained classifier does not depend on it.
+    seed : int >= 0
+    fresh_test : int
+        Number of fresh samples to measure `fresh_test_error` on.
+    dtype : "float64" or "float32"
+        Precision in which the features are kept.
+    check_separable : bool
+        Whether to decide `separable` where the fit itself does not show it; costs up to as much
+        again as the fit.
+    threads : int or None
+        Threads of linear algebra; 1 makes results identical to the last bit in any process.
+    """
+    _check(task, dimension, trial, classifier, query, sampler, at, seed, fresh_test, dtype)
+    begin = time.perf_counter()
+    settings = {
+        "task": task.to_dict(),
+        "training": training.to_dict(),
+        "dimension": int(dimension),
+        "classifier": classifier,
+        "query": query.to_dict() if query else None,
+        "sampler": sampler,
+        "dtype": dtype,
+    }
+    measured = {"stage": "test", "at": at.to_dict() if at else None, **settings}
+    with _blas().limit(limits=threads, user_api="blas"):
+        outcome = SAMPLERS[sampler](
+            task,
+            training,
+            dimension,
+            classifier,
+            query,
+            stream(seed, settings, trial),
+            dtype,
+            check_separable,
+        )
+        rng = stream(seed, measured, trial)
+        error, uncertainty = outcome.geometry.test_error(at or task, rng)
+        fresh = outcome.fresh_error(at or task, fresh_test, rng) if fresh_test else None
+    seconds = time.perf_counter() - begin
+    return _record(trial, training, outcome, (error, uncertainty, fresh), seconds)
+
+
+def _record(
+    trial: int,
+    training: Training,
+    outcome: Outcome,
+    errors: tuple[float, float, float | None],
+    seconds: float,
+) -> Trial:
+    readout, state = outcome.readout, outcome.query
+    return Trial(
+        trial=trial,
+        alignment=state.alignment if state else None,
+        query_norm=state.norm if state else None,
+        sharpness=training.inverse_temperature * state.norm if state else None,
+        readout_cosine=state.readout_cosine if state else None,
+        test_error=errors[0],
+        test_error_uncertainty=errors[1],
+        fresh_test_error=errors[2],
+        train_loss=readout.train_loss,
+        train_error=readout.train_error,
+        separable=outcome.separable,
+        margin=readout.margin,
+        readout_norm=float(np.linalg.norm(readout.weights)),
+        bias=float(readout.bias),
+        residual=readout.residual,
+        converged=readout.converged,
+        status=readout.status,
+        seconds=seconds,
+    )
+
+
+def iterate_trials(
+    task: Task,
+    training: Training,
+    dimension: int,
+    trials: int,
+    *,
+    workers: int = 1,
+    **options: Any,
+) -> Iterator[Trial]:
+    """Yield trials 0 to `trials` - 1 as they finish; options are those of `run_trial`."""
+    trials = validation.integer("trials", trials, low=1)
+    workers = validation.integer("workers", workers, low=1)
+    if workers == 1:
+        for number in range(trials):
+            yield run_trial(task, training, dimension, number, **options)
+        return
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(n_jobs=min(workers, trials), return_as="generator_unordered")
+        yield from pool(
+            delayed(run_trial)(task, training, dimension, number, **options)
+            for number in range(trials)
+        )
+
+
+def simulate(
+    task: Task,
+    training: Training,
+    dimension: int,
+    trials: int,
+    classifier: str = "attention",
+    query: Query | None = None,
+    sampler: str = "reduced",
+    at: Task | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Simulation:
+    """Run `trials` trials and return their records, with means and standard errors.
+
+    Parameters
+    ----------
+    trials : int >= 1
+    workers : int >= 1
+        Processes to share the trials. The results do not depend on it.
+    progress : callable, optional
+        Called as progress(finished, trials) after every trial.
+    task, training, dimension, classifier, query, sampler, at, seed, options
+        As in `run_trial`.
+    """
+    found = []
+    settings = {"classifier": classifier, "query": query, "sampler": sampler, "at": at}
+    for trial in iterate_trials(
+        task, training, dimension, trials, workers=workers, seed=seed, **settings, **options
+    ):
+        found.append(trial)
+        if progress is not None:
+            progress(len(found), trials)
+    ordered = tuple(sorted(found, key=lambda record: record.trial))
+    return Simulation(
+        task, training, dimension, classifier, query, sampler, at, seed, trials=ordered
+    )
+
+
+def _check(
+    task: Task,
+    dimension: int,
+    trial: int,
+    classifier: str,
+    query: Query | None,
+    sampler: str,
+    at: Task | None,
+    seed: int,
+    fresh_test: int,
+    dtype: str,
+) -> None:
+    validation.integer("dimension", dimension, low=2)
+    validation.integer("trial", trial, low=0)
+    validation.integer("seed", seed, low=0)
+    validation.integer("fresh_test", fresh_test, low=0)
+    validation.choice("classifier", classifier, CLASSIFIERS)
+    validation.choice("sampler", sampler, SAMPLERS)
+    validation.choice("dtype", dtype, ("float64", "float32"))
+    if query is not None and classifier != "attention":
+        raise ParameterError("query", query, f"None: a {classifier} classifier has no query")
+    if at is not None and classifier == "vectorised" and at.length != task.length:
+        accepted = f"{task.length}, the training's: a vectorised classifier has one length"
+        raise ParameterError("at.length", at.length, accepted)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()

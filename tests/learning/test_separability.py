@@ -1,0 +1,90 @@
+"""Separability: both verdicts must carry a proof, and agree with a linear program."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from sparsetoken import separability
+
+
+def draw(n, d, seed, heavy=False):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n, d))
+    if heavy:
+        features *= rng.exponential(size=(n, 1))
+    return features, np.where(rng.random(n) < 0.5, 1, -1)
+
+
+def program_says(features, labels):
+    n, d = features.shape
+    signed = labels[:, None] * np.column_stack([features, np.ones(n)])
+    found = linprog(
+        np.zeros(d + 1), A_ub=-signed, b_ub=-np.ones(n), bounds=[(None, None)] * (d + 1)
+    )
+    return found.status == 0
+
+
+def check_proof(features, labels, verdict):
+    if verdict.separable:
+        margins = labels * (features @ verdict.weights + verdict.bias)
+        assert margins.min() > 0
+        assert verdict.margin == pytest.approx(margins.min() / np.linalg.norm(verdict.weights))
+        assert verdict.multipliers is None
+    else:
+        assert verdict.separable is False
+        assert verdict.multipliers.min() >= 0
+        assert verdict.multipliers.sum() == pytest.approx(1)
+        signed = labels[:, None] * np.column_stack([features, np.ones(len(labels))])
+        size = np.sqrt(np.mean(np.sum(signed**2, axis=1)))
+        assert np.linalg.norm(verdict.multipliers @ signed) <= 1.1e-9 * size
+        assert verdict.residual <= 1e-9
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_agrees_with_a_linear_program_around_capacity(heavy):
+    verdicts = []
+    for seed in range(30):
+        for n in (34, 40, 46):
+            features, labels = draw(n, 20, seed, heavy)
+            verdict = separability(features, labels)
+            check_proof(features, labels, verdict)
+            assert verdict.separable == program_says(features, labels)
+            verdicts.append(verdict.separable)
+    assert 0.2 < np.mean(verdicts) < 0.9
+
+
+@pytest.mark.parametrize(("n", "separable"), [(50, True), (400, False)])
+def test_a_start_does_not_change_the_verdict(n, separable):
+    features, labels = draw(n, 60, 0)
+    start = np.linspace(-1, 1, 60), 0.3
+    verdict = separability(features, labels, start=start)
+    assert verdict.separable is separable
+    check_proof(features, labels, verdict)
+
+
+def test_one_class_is_separable_by_the_bias():
+    verdict = separability(np.random.default_rng(0).standard_normal((50, 2)), np.ones(50))
+    assert verdict.separable
+
+
+def test_duplicates_with_opposite_labels_are_not_separable():
+    features, labels = draw(20, 60, 1)
+    features[1], labels[:2] = features[0], (1, -1)
+    verdict = separability(features, labels)
+    assert verdict.separable is False
+    check_proof(features, labels, verdict)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_scale_of_the_features_does_not_matter(scale):
+    for n in (34, 46):
+        features, labels = draw(n, 20, 3)
+        expected = separability(features, labels).separable
+        assert separability(scale * features, labels).separable is expected
+
+
+def test_undecided_is_none():
+    features, labels = draw(44, 20, 0)
+    verdict = separability(features, labels, max_steps=0)
+    assert verdict.separable is None
+    assert verdict.residual > 0

@@ -1,0 +1,132 @@
+"""Trials: reproducible, independent of workers, with sound records and summaries."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from sparsetoken import ParameterError, Query, Task, Training, run_trial, simulate
+from sparsetoken.simulation.trials import QUANTITIES
+
+TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
+TRAINING = Training(alpha0=3.0, alpha1=2.5, ridge=1e-2, query_step=5.0)
+QUERY = Query(alignment=0.8, sharpness=1.5)
+
+
+def values(trial):
+    record = trial.to_dict()
+    record.pop("seconds")
+    return record
+
+
+@pytest.mark.parametrize("sampler", ["reduced", "plain"])
+@pytest.mark.parametrize("classifier", ["attention", "pooled", "vectorised"])
+def test_a_trial_depends_on_its_number_and_seed_alone(classifier, sampler):
+    def run(trial, seed=0):
+        return values(run_trial(TASK, TRAINING, 20, trial, classifier, sampler=sampler, seed=seed))
+
+    assert run(3) == run(3)
+    assert run(3)["test_error"] != run(4)["test_error"]
+    assert run(3)["test_error"] != run(3, seed=1)["test_error"]
+
+
+def test_the_number_of_workers_changes_nothing():
+    one = simulate(TASK, TRAINING, 30, 5, workers=1)
+    two = simulate(TASK, TRAINING, 30, 5, workers=2)
+    assert [values(t) for t in one.trials] == [values(t) for t in two.trials]
+    fewer = simulate(TASK, TRAINING, 30, 3)
+    assert [values(t) for t in one.trials[:3]] == [values(t) for t in fewer.trials]
+
+
+def test_the_shift_at_test_time_keeps_the_trained_classifier():
+    other = Task(length=12, informative=1, strength=4.0, positive_rate=0.7)
+    here = run_trial(TASK, TRAINING, 30, 0)
+    there = run_trial(TASK, TRAINING, 30, 0, at=other)
+    assert (here.train_loss, here.bias) == (there.train_loss, there.bias)
+    assert here.test_error != there.test_error
+
+
+@pytest.mark.parametrize("sampler", ["reduced", "plain"])
+@pytest.mark.parametrize("classifier", ["attention", "pooled", "vectorised"])
+def test_fields_that_do_not_apply_are_none_and_the_rest_are_finite(classifier, sampler):
+    trial = run_trial(TASK, TRAINING, 15, 0, classifier, sampler=sampler, fresh_test=50)
+    record = trial.to_dict()
+    queried = {"alignment", "query_norm", "sharpness", "readout_cosine"}
+    assert all((record[name] is None) == (classifier != "attention") for name in queried)
+    present = [v for v in record.values() if v is not None and not isinstance(v, str)]
+    assert np.all(np.isfinite(present))
+    assert trial.converged
+    assert pickle.loads(pickle.dumps(trial)) == trial
+
+
+def test_a_given_query_is_used_as_it_is():
+    for sampler in ("reduced", "plain"):
+        trial = run_trial(TASK, TRAINING, 15, 0, query=QUERY, sampler=sampler)
+        assert trial.alignment == pytest.approx(0.8)
+        assert trial.sharpness == pytest.approx(1.5)
+        assert trial.readout_cosine is None
+
+
+def test_without_ridge_on_separable_data_the_margin_is_the_largest():
+    training = TRAINING.replace(ridge=0.0, alpha1=1.0)
+    trial = run_trial(TASK, training, 40, 0)
+    assert trial.separable
+    assert trial.margin == pytest.approx(1 / trial.readout_norm, rel=1e-6)
+    other = run_trial(TASK, training.replace(loss="hinge"), 40, 0)
+    assert other.converged
+
+
+def test_single_precision_is_offered():
+    single = simulate(TASK, TRAINING, 40, 30, dtype="float32")
+    double = simulate(TASK, TRAINING, 40, 30)
+    assert all(trial.converged for trial in single.trials)
+    for field in ("test_error", "train_loss"):
+        difference = single.mean(field) - double.mean(field)
+        error = np.hypot(single.standard_error(field), double.standard_error(field))
+        assert abs(difference) <= 3.5 * error  # z-score; the streams differ
+
+
+def test_summaries_are_means_and_standard_errors():
+    result = simulate(TASK, TRAINING, 20, 7, "pooled")
+    errors = np.array([trial.test_error for trial in result.trials])
+    assert result.mean("test_error") == pytest.approx(errors.mean())
+    assert result.standard_error("test_error") == pytest.approx(errors.std(ddof=1) / np.sqrt(7))
+    assert result.mean("alignment") is None
+    assert result.standard_error("alignment") is None
+    assert set(result.summary()) == set(QUANTITIES)
+    assert 0 <= result.mean("separable") <= 1
+    with pytest.raises(ParameterError, match="field"):
+        result.mean("status")
+
+
+def test_progress_is_told_of_every_trial():
+    seen = []
+    simulate(TASK, TRAINING, 10, 3, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_separability_can_be_left_out():
+    assert run_trial(TASK, TRAINING, 20, 0, check_separable=False).separable is None
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"dimension": 1}, "dimension"),
+        ({"trial": -1}, "trial"),
+        ({"classifier": "elementwise"}, "classifier"),
+        ({"sampler": "fast"}, "sampler"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"seed": -1}, "seed"),
+        ({"fresh_test": -1}, "fresh_test"),
+        ({"classifier": "pooled", "query": QUERY}, "query"),
+        ({"classifier": "vectorised", "at": Task(7, 2, 3.0)}, "at.length"),
+    ],
+)
+def test_bad_values_are_named(change, name):
+    arguments = {"task": TASK, "training": TRAINING, "dimension": 10, "trial": 0}
+    with pytest.raises(ParameterError, match=name):
+        run_trial(**{**arguments, **change})
+    for wrong in ({"trials": 0}, {"workers": 0}):
+        with pytest.raises(ParameterError):
+            simulate(TASK, TRAINING, 10, **{"trials": 1, **wrong})
