@@ -7,9 +7,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
-export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: reproduce test lint format types docs bench clean
+.PHONY: reproduce test lint format types docs clean
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -31,17 +30,11 @@ format: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-$(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sparsetoken needs Python 3.11 or newer, this is " + sys.version.split()[0])'
-	$(PYTHON) -m venv $(VENV)
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) tools/install.py
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
-	touch $@
-
-$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
-	touch $@ $(VENV)/.installed
+$(VENV)/.installed-%: pyproject.toml constraints.txt
+	@$(PYTHON) tools/install.py $*
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .coverage*
+	rm -rf $(VENV) $(VENV).lock build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .coverage*

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from sparsetoken import Task, __version__
 from sparsetoken.cli import main
 
-HEAVY = {"numpy", "scipy", "sklearn", "matplotlib", "pydantic", "rich", "distributed", "sqlite3"}
+HEAVY = {"numpy", "scipy", "sklearn", "matplotlib", "pydantic", "rich", "distributed"}
 
 
 @pytest.fixture
