@@ -5,18 +5,34 @@ notation table in the README; every field carries a one-line description, which 
 shows as the help of the option of the same name.
 """
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar, dataclass_transform
 
 from sparsetoken import validation
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Query", "Task", "Training"]
 
+_Class = TypeVar("_Class")
 
-def _described(description: str, **options: Any) -> Any:
-    return field(metadata={"description": description}, **options)
+
+def _described(description: str, *, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"description": description})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(_described,))
+def _settings(cls: type[_Class]) -> type[_Class]:
+    """Make a frozen dataclass whose docstring lists its fields by their descriptions."""
+    made = dataclass(frozen=True, slots=True)(cls)
+    lines = ["", "", "Parameters", "----------"]
+    for item in fields(made):  # type: ignore[arg-type]
+        kind = getattr(item.type, "__name__", item.type)
+        default = "" if item.default is MISSING else f", default {item.default!r}"
+        lines += [f"{item.name} : {kind}{default}", f"    {item.metadata['description']}"]
+    made.__doc__ = inspect.cleandoc(made.__doc__ or "") + "\n".join(lines)
+    return made
 
 
 class _Settings:
@@ -58,7 +74,7 @@ class _Settings:
             object.__setattr__(self, name, value)
 
 
-@dataclass(frozen=True, slots=True)
+@_settings
 class Task(_Settings):
     """What is to be learnt: sequences with a weak signal in a few tokens.
 
@@ -88,7 +104,7 @@ class Task(_Settings):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@_settings
 class Training(_Settings):
     """How the classifier is trained: two gradient steps for the query, then a convex readout.
 
@@ -118,7 +134,7 @@ class Training(_Settings):
             self._store(**{name: value})
 
 
-@dataclass(frozen=True, slots=True)
+@_settings
 class Query(_Settings):
     """A query given directly instead of learnt: only its cosine with the signal and β‖q‖ matter."""
 

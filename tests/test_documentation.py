@@ -1,0 +1,59 @@
+"""Every Python example in the README and the documentation pages runs and prints what it shows."""
+
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from sparsetoken import Query, Task, Training, loss_names, unregister_loss
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r"\A\s*^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _forget_losses_of_the_examples() -> Iterator[None]:
+    before = set(loss_names())
+    yield
+    for name in set(loss_names()) - before:
+        unregister_loss(name)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if EXAMPLE.search(page.read_text())], ids=lambda page: page.name
+)
+def test_examples_run_and_print_what_is_shown(page: Path) -> None:
+    text = page.read_text()
+    names: dict[str, object] = {"__name__": "__main__"}
+    for example in EXAMPLE.finditer(text):
+        printed = StringIO()
+        with redirect_stdout(printed):
+            exec(example[1], names)  # noqa: S102 - our own examples
+        shown = OUTPUT.match(text[example.end() :])
+        if shown:
+            assert printed.getvalue() == shown[1]
+
+
+def test_readme_has_an_example_and_its_output() -> None:
+    text = (ROOT / "README.md").read_text()
+    example = EXAMPLE.search(text)
+    assert example
+    assert OUTPUT.match(text[example.end() :])
+
+
+@pytest.mark.parametrize("settings", [Task, Training, Query])
+def test_notation_table_has_every_field(settings: type) -> None:
+    notation = (ROOT / "README.md").read_text().split("## Notation")[1]
+    for name in settings.__dataclass_fields__:
+        assert f"`{name}`" in notation
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text()):
+        assert (page.parent / target).exists(), target
