@@ -9,6 +9,7 @@ import click
 
 from sparsetoken import __version__
 from sparsetoken.cli.reproduce import reproduce
+from sparsetoken.cli.sweep import sweep
 from sparsetoken.validation import ParameterError
 
 __all__ = ["main"]
@@ -31,3 +32,4 @@ def main() -> None:
 
 
 main.add_command(reproduce)
+main.add_command(sweep)

@@ -20,7 +20,7 @@ from sparsetoken.sweeps.store import Counts, Outcome, StoreWriter
 from sparsetoken.sweeps.trial import predict_cell, simulate_trial
 from sparsetoken.sweeps.work import RESERVED_COLUMNS
 
-__all__ = ["Progress", "fingerprint", "run_cells", "run_sweep"]
+__all__ = ["Progress", "fingerprint", "run_cells", "run_sweep", "study_fingerprint"]
 
 Settings = Mapping[str, Any]
 
@@ -74,7 +74,7 @@ def run_sweep(
         study.cells(),
         simulate_trial,
         trials=study.trials,
-        theory=predict_cell if study.theory else None,
+        theory=_theory(study),
         workers=workers,
         dask=dask,
         executor=executor,
@@ -82,6 +82,15 @@ def run_sweep(
         retry_failed=retry_failed,
         progress=progress,
     )
+
+
+def study_fingerprint(study: Study) -> str:
+    """Return the fingerprint that a store of the study has."""
+    return fingerprint(study.cells(), simulate_trial, _theory(study))
+
+
+def _theory(study: Study) -> Callable[[dict[str, Any]], Settings] | None:
+    return predict_cell if study.theory else None
 
 
 def run_cells(

@@ -1,0 +1,284 @@
+"""`sparsetoken sweep`: studies that survive interruptions.
+
+Exit codes: 0 all is done, 1 some trials failed, 2 the sweep could not start or go on, 130 Ctrl-C.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from sparsetoken.sweeps import Counts, Progress, Store
+
+__all__ = ["sweep"]
+
+_LOG_SECONDS = 10.0
+_CTRL_C = 130
+
+
+class _Refusal(click.ClickException):
+    exit_code = 2
+
+
+class _Commands(click.Group):
+    """A group whose commands turn a SweepError into one message and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from sparsetoken.sweeps.errors import SweepError
+
+        try:
+            return super().invoke(ctx)
+        except SweepError as error:
+            raise _Refusal(str(error)) from None
+
+
+@click.group(cls=_Commands)
+def sweep() -> None:
+    """Run a grid of problems, kept in a file, and go on after any interruption."""
+
+
+_study = click.argument("study", type=click.Path(dir_okay=False, path_type=Path))
+_store = click.option(
+    "--store",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The store; STUDY with the ending .sqlite if not given.",
+)
+
+
+def _store_path(study: Path, store: Path | None) -> Path:
+    return study.with_suffix(".sqlite") if store is None else store
+
+
+@contextmanager
+def _open_store(study: Path, store: Path | None, *, check: bool) -> "Iterator[Store]":
+    """Open the store of a study for reading, if it is the store of this study."""
+    from sparsetoken.sweeps import Store, read_study
+    from sparsetoken.sweeps.run import study_fingerprint
+
+    wanted = study_fingerprint(read_study(study))
+    with Store(_store_path(study, store), wanted, check=check) as opened:
+        yield opened
+
+
+@sweep.command()
+@_study
+def init(study: Path) -> None:
+    """Write a commented example to STUDY, which must not exist yet."""
+    from importlib.resources import files
+
+    from sparsetoken.sweeps.errors import SweepError
+
+    text = files("sparsetoken.sweeps").joinpath("example.toml").read_text(encoding="utf-8")
+    try:
+        with study.open("x", encoding="utf-8") as file:
+            file.write(text.replace("STUDY.toml", str(study)))
+    except OSError as error:
+        raise SweepError(f"{study} cannot be written: {error.strerror}") from None
+    click.echo(f"Wrote {study}. Run it with: sparsetoken sweep run {study}")
+
+
+@sweep.command()
+@_study
+@_store
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=lambda: os.cpu_count() or 1,
+    show_default="all cores",
+    help="Local processes.",
+)
+@click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster to use instead.")
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="How often a failed trial is tried again.",
+)
+@click.option("--retry-failed", is_flag=True, help="Run trials again that are stored as failed.")
+def run(
+    study: Path,
+    store: Path | None,
+    workers: int,
+    dask: str | None,
+    retries: int,
+    retry_failed: bool,
+) -> None:
+    """Run what is missing of STUDY; stop it at any time and run it again to go on."""
+    from sparsetoken.sweeps import read_study, run_sweep
+
+    path = _store_path(study, store)
+    grid = read_study(study)
+    try:
+        with _progress_shown() as show:
+            end = run_sweep(
+                grid,
+                path,
+                workers=workers,
+                dask=dask,
+                retries=retries,
+                retry_failed=retry_failed,
+                progress=show,
+            )
+    except KeyboardInterrupt:
+        click.echo(f"Stopped. What had finished is in {path}; run again to go on.", err=True)
+        sys.exit(_CTRL_C)
+    _summarise(end, path)
+    sys.exit(1 if end.counts.failed else 0)
+
+
+def _summarise(end: "Progress", path: Path) -> None:
+    from sparsetoken.sweeps import Store
+
+    counts = end.counts
+    click.echo(f"{_counted(counts)}; {end.ran} trials in {end.seconds:.1f} s. Store: {path}")
+    if counts.failed or counts.theory_failed:
+        with Store(path) as store:
+            _show_errors(store, click.echo)
+
+
+def _counted(counts: "Counts") -> str:
+    failed = f" ({counts.failed} failed)" if counts.failed else ""
+    theory = f", theory of {counts.theory_done}" if counts.theory_done else ""
+    bad = f" (failed in {counts.theory_failed})" if counts.theory_failed else ""
+    return (
+        f"cells {counts.cells_done}/{counts.cells}{theory}{bad}, "
+        f"trials {counts.done + counts.failed}/{counts.trials}{failed}"
+    )
+
+
+def _show_errors(store: "Store", echo: Callable[[str], None]) -> None:
+    for cell, trial, error in store.errors():
+        what = "theory" if trial is None else f"trial {trial}"
+        echo(f"  cell {cell}, {what}: {error}")
+
+
+@contextmanager
+def _progress_shown() -> "Iterator[Callable[[Progress], None]]":
+    """Give a function that shows progress: a bar in a terminal, else a line now and then."""
+    if not sys.stderr.isatty():
+        yield _Log()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %")
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Starting", total=None)
+
+        def show(now: "Progress") -> None:
+            ended = now.counts.done + now.counts.failed
+            bar.update(task, total=now.counts.trials, completed=ended, description=_line(now))
+
+        yield show
+
+
+def _line(now: "Progress") -> str:
+    left = "" if now.seconds_left is None else f", {_duration(now.seconds_left)} left"
+    return f"{_counted(now.counts)}, {now.rate:.3g}/s{left}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+class _Log:
+    """Write a plain line at the start and then every few seconds."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, now: "Progress") -> None:
+        if now.seconds >= self._next:
+            self._next = now.seconds + _LOG_SECONDS
+            click.echo(_line(now), err=True)
+
+
+@sweep.command()
+@_study
+@_store
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def status(study: Path, store: Path | None, as_json: bool) -> None:
+    """Say how far STUDY is; also while it runs."""
+    with _open_store(study, store, check=False) as opened:
+        counts = opened.counts()
+        if as_json:
+            facts = {key: value for key, value in opened.study.items() if key != "fingerprint"}
+            click.echo(json.dumps({**counts._asdict(), **facts}))
+            return
+        click.echo(_counted(counts))
+        _show_errors(opened, click.echo)
+
+
+@sweep.command()
+@_study
+@_store
+@click.option("--csv", "kind", flag_value="csv", help="Comma-separated values.")
+@click.option("--parquet", "kind", flag_value="parquet", help="Parquet; needs pyarrow.")
+@click.option("--json", "kind", flag_value="json", help="A JSON array of rows.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def export(study: Path, store: Path | None, kind: str | None, file: Path) -> None:
+    """Write the trials of STUDY to FILE: one row a trial, all settings as columns."""
+    from sparsetoken.sweeps.export import FORMATS
+
+    if kind is None:
+        raise click.UsageError("say which format: --csv, --parquet or --json")
+    with _open_store(study, store, check=True) as opened, _waiting(f"Writing {file}"):
+        count = FORMATS[kind](opened, file)
+    click.echo(f"Wrote {count} rows to {file}")
+
+
+@contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    """Show that something is going on, in a terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+@sweep.command()
+@_study
+@_store
+@click.option("--x", help="The setting on the horizontal axis.")
+@click.option("--y", help="The result to draw.")
+@click.option("--scale", type=click.Choice(["linear", "logx", "logy", "loglog"]))
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A .png, .svg or .pdf file; STUDY with the ending .png if not given.",
+)
+def plot(
+    study: Path,
+    store: Path | None,
+    x: str | None,
+    y: str | None,
+    scale: str | None,
+    output: Path | None,
+) -> None:
+    """Draw theory as lines over the simulation's dots with error bars."""
+    from sparsetoken.plotting import save_figure
+    from sparsetoken.sweeps import read_study
+    from sparsetoken.sweeps.figure import draw_store
+
+    chosen = read_study(study)
+    path = output or study.with_suffix(".png")
+    with _open_store(study, store, check=False) as opened, _waiting("Drawing"):
+        figure = draw_store(
+            opened,
+            x or chosen.plot.x,
+            y or chosen.plot.y,
+            scale or chosen.plot.scale,
+            chosen.title,
+        )
+        save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])
+    click.echo(f"Wrote {path}")

@@ -1,0 +1,163 @@
+"""Draw a study: theory as lines over the simulation's dots, without further work.
+
+Classifiers differ in colour and dimensions in marker; every other setting that varies, apart from
+the one on the horizontal axis, gets a panel for each of its values.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sparsetoken.sweeps.errors import SweepError
+from sparsetoken.sweeps.store import Store
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Summary", "draw_store", "summarise"]
+
+_MOST_PANELS = 12
+_MARKERS = "os^vDPXh"
+
+
+class Summary(NamedTuple):
+    """One field of one cell: theory, and mean and standard error of the trials; None if missing."""
+
+    settings: dict[str, Any]
+    theory: float | None
+    mean: float | None
+    standard_error: float | None
+    trials: int
+
+
+def summarise(store: Store, field: str) -> list[Summary]:
+    """Return a field of every cell. Trials in which it is None do not count."""
+    values: dict[int, list[float]] = {}
+    for row in store.rows():
+        if row.get(field) is not None:
+            values.setdefault(row["cell"], []).append(float(row[field]))
+    theory = {row["cell"]: row.get(field) for row in store.theory_rows()}
+    return [
+        Summary(settings, theory.get(cell), *_mean(values.get(cell, [])))
+        for cell, settings in store.cells()
+    ]
+
+
+def _mean(values: list[float]) -> tuple[float | None, float | None, int]:
+    if len(values) < 2:
+        return (values[0] if values else None), None, len(values)
+    return fmean(values), stdev(values) / math.sqrt(len(values)), len(values)
+
+
+def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale: str = "linear",
+               title: str = "") -> "Figure":  # fmt: skip
+    """Draw field `y` of the trials and of the theory against setting `x`.
+
+    Parameters
+    ----------
+    store : Store
+    x : str, optional
+        A setting; the one with most different numbers if not given.
+    y : str
+        A field of the trials or the theory.
+    scale : "linear", "logx", "logy" or "loglog"
+    title : str
+    """
+    from sparsetoken.plotting import new_figure, shared_legend
+
+    known = [*store.columns("trials"), *store.columns("theory")]
+    if y not in known:
+        raise SweepError(f"there is no field {y!r} to draw; there are {', '.join(known) or 'none'}")
+    cells = summarise(store, y)
+    varied = _varied(cells)
+    x = _horizontal(cells, varied) if x is None else x
+    if any(not _is_number(cell.settings.get(x)) for cell in cells):
+        raise SweepError(f"{x!r} is not a numeric setting of all cells")
+    apart = [name for name in varied if name not in (x, "classifier", "dimension")]
+    panels = _groups(cells, apart)
+    if len(panels) > _MOST_PANELS:
+        raise SweepError(
+            f"{len(panels)} panels are too many ({', '.join(apart)} vary beside {x}): export the "
+            "store and draw a part of it"
+        )
+    columns = min(3, len(panels))
+    figure, axes = new_figure(columns, math.ceil(len(panels) / columns))
+    for panel, (values, members) in zip(axes, panels.items(), strict=False):
+        _draw_panel(panel, members, x, dict(zip(apart, values, strict=True)))
+        _label(panel, x, y, scale)
+    for panel in axes[len(panels) :]:
+        panel.set_visible(False)
+    shared_legend(figure, columns=3 if columns > 1 else 2)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _varied(cells: Iterable[Summary]) -> list[str]:
+    seen: dict[str, set[Any]] = {}
+    for cell in cells:
+        for name, value in cell.settings.items():
+            seen.setdefault(name, set()).add(value)
+    return [name for name, values in seen.items() if len(values) > 1]
+
+
+def _horizontal(cells: list[Summary], varied: list[str]) -> str:
+    numeric = [n for n in varied if all(_is_number(cell.settings.get(n)) for cell in cells)]
+    if not numeric:
+        raise SweepError("no setting takes different numbers: name one to draw against")
+    return max(numeric, key=lambda name: len({cell.settings[name] for cell in cells}))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _groups(cells: Iterable[Summary], names: list[str]) -> dict[tuple[Any, ...], list[Summary]]:
+    groups: dict[tuple[Any, ...], list[Summary]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(cell.settings.get(name) for name in names), []).append(cell)
+    return groups
+
+
+def _draw_panel(axes: "Axes", cells: list[Summary], x: str, apart: Mapping[str, Any]) -> None:
+    from sparsetoken.plotting import LOOKS, describe, draw_simulation, draw_theory
+
+    several = len({cell.settings.get("dimension") for cell in cells}) > 1 and x != "dimension"
+    for (classifier,), members in _groups(cells, ["classifier"]).items():
+        look = LOOKS[classifier or "attention"]
+        # Theory is the same for all dimensions: one line is enough.
+        line = {c.settings[x]: c.theory for c in members if c.theory is not None}
+        if line:
+            draw_theory(axes, list(line), list(line.values()), look)
+        by_dimension = _groups(members, ["dimension"] if several else [])
+        for number, (dimension, dots) in enumerate(by_dimension.items()):
+            means = {cell.settings[x]: cell.mean for cell in dots if cell.mean is not None}
+            if not means:
+                continue
+            marker = _MARKERS[number % len(_MARKERS)] if several else look.marker
+            label = f"{look.label}, d = {dimension[0]}" if several else None
+            draw_simulation(
+                axes,
+                list(means),
+                list(means.values()),
+                [cell.standard_error or 0.0 for cell in dots if cell.mean is not None],
+                look,
+                label=label or (None if line else look.label),
+                fmt=marker,
+            )
+    if apart:
+        axes.set_title(describe(apart))
+
+
+def _label(axes: "Axes", x: str, y: str, scale: str) -> None:
+    from sparsetoken.plotting.figures import SYMBOLS
+
+    symbol = f" ({SYMBOLS[x]})" if x in SYMBOLS else ""
+    axes.set_xlabel(x.replace("_", " ") + symbol)
+    axes.set_ylabel(y.replace("_", " "))
+    if scale in ("logx", "loglog"):
+        axes.set_xscale("log")
+    if scale in ("logy", "loglog"):
+        axes.set_yscale("log")
