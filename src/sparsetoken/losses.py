@@ -60,12 +60,15 @@ class Loss(ABC):
         splits its panels there; they affect accuracy and speed, never the meaning.
     smooth : bool
         Whether the slope is continuous. If not, `prox` and `prox_slope` must be given as well.
+    piecewise_quadratic : bool
+        Whether the curvature is constant between breakpoints; theory then needs no quadrature.
     """
 
     name: str
     minimisers: tuple[float, float]
     breakpoints: tuple[float, ...] = ()
     smooth: bool = True
+    piecewise_quadratic: bool = False
 
     @abstractmethod
     def value(self, margin: Array) -> Array:
@@ -108,7 +111,7 @@ class Logistic(Loss):
 
     name = "logistic"
     minimisers = (np.inf, np.inf)
-    breakpoints = (-5.0, 0.0, 5.0)
+    breakpoints = (-16.0, -8.0, -4.0, 0.0, 4.0, 8.0, 16.0)
 
     def value(self, margin: Array) -> Array:
         return np.asarray(np.logaddexp(0.0, -np.asarray(margin, dtype=float)))
@@ -121,13 +124,12 @@ class Logistic(Loss):
         return np.asarray(expit(margin) * expit(-margin))
 
     def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
-        """Solve r = centre + step σ(-r) by Newton's method.
+        """Solve r = centre + step σ(-r) by Halley's method.
 
-        The equation is f(r) = r - centre - step σ(-r) = 0, convex below 0 and concave above, so
-        that Newton's method is monotone once it is on the root's side of 0. For a root below 0, the
-        sum centre + step is formed first, with its rounding error: they nearly cancel when both are
-        large. For a root near 0, centre and step/2 nearly cancel: a last step takes them together,
-        with σ(-r) = 1/2 - tanh(r/2)/2.
+        A root below 0 is turned into one above by r → -r, where r - centre - step σ(-r) is concave
+        in r. The sum centre + step is formed with its rounding error: the two nearly cancel when
+        both are large. For a root near 0, centre and step/2 nearly cancel: a last step takes them
+        together, with σ(-r) = 1/2 - tanh(r/2)/2.
         """
         omega, tau = np.broadcast_arrays(
             np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
@@ -136,17 +138,21 @@ class Logistic(Loss):
         lost = (omega - (total - (total - omega))) + (tau - (total - omega))
         at_zero = omega + 0.5 * tau
         below = at_zero < 0
-        # By r → -r the root below 0 is one above 0: with s = -r, s = -(centre + step) + step σ(-s).
+        # With s = -r a root below 0 solves s = -(centre + step) + step σ(-s): the same equation.
         start = np.where(below, -total, omega)
         correction = np.where(below, -lost, 0.0)
-        s = np.maximum(start, 0.0)
-        for _ in range(100):
+        s = _logistic_start(start, tau)
+        last = False
+        for _ in range(60):
             weight = expit(-s)
-            residual = (s - start) - (tau * weight + correction)
-            change = residual / (1 + tau * weight * (1 - weight))
+            bend = tau * weight * (1 - weight)
+            newton = ((s - start) - (tau * weight + correction)) / (1 + bend)
+            change = newton / (1 + 0.5 * newton * bend * (1 - 2 * weight) / (1 + bend))
             s = np.maximum(s - change, 0.0)
-            if np.all(np.abs(change) <= 2 * np.spacing(s) + 1e-16):
+            if last:
                 break
+            # Convergence is cubic: after a change this small one more step reaches rounding level.
+            last = bool(np.all(np.abs(change) <= 1e-6 * (1 + s)))
         weight = expit(-s)
         residual = (s - np.abs(at_zero)) + 0.5 * tau * np.tanh(0.5 * s)
         polished = s - residual / (1 + tau * weight * (1 - weight))
@@ -154,11 +160,22 @@ class Logistic(Loss):
         return np.asarray(np.where(below, -s, s))
 
 
+def _logistic_start(start: Array, step: Array) -> Array:
+    """Approximate the root of s = start + step σ(-s), s >= 0, by that of s = start + step exp(-s)."""
+    z = np.log(step) - start
+    large = np.maximum(z, 2.0)
+    # x + log(x) = z has the expansion z - log z + (log z)/z for large z.
+    logarithm = np.log(large)
+    guess = np.where(z > 2, large - logarithm + logarithm / large, 0.0)
+    return np.maximum(start + guess, 0.0)
+
+
 class Square(Loss):
     """(1 - t)²/2."""
 
     name = "square"
     minimisers = (1.0, 1.0)
+    piecewise_quadratic = True
 
     def value(self, margin: Array) -> Array:
         return np.asarray(0.5 * (1 - np.asarray(margin, dtype=float)) ** 2)
@@ -180,6 +197,7 @@ class SquaredHinge(Loss):
     name = "squared_hinge"
     minimisers = (1.0, np.inf)
     breakpoints = (1.0,)
+    piecewise_quadratic = True
 
     def value(self, margin: Array) -> Array:
         return np.asarray(0.5 * self.slope(margin) ** 2)
@@ -201,6 +219,7 @@ class Hinge(Loss):
     name = "hinge"
     minimisers = (1.0, np.inf)
     breakpoints = (1.0,)
+    piecewise_quadratic = True
     smooth = False
 
     def value(self, margin: Array) -> Array:

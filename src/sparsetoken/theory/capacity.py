@@ -1,0 +1,68 @@
+"""How many samples per dimension a linear readout can separate (docs/theory.md, section 6)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsetoken.numerics.solution import Solution
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.theory.margin import EXCESS_FLOOR, least_excess
+from sparsetoken.theory.prediction import COVERAGE, chosen_query, feature_law
+
+__all__ = ["Capacity", "capacity"]
+
+_SIZE = 12
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The largest ratio of samples to token dimension at which data are separable.
+
+    Attributes
+    ----------
+    alpha : float
+        Infinite if it is beyond 10^9.
+    uncertainty : float
+        Numerical error bar.
+    query : Query or None
+        The query that was used.
+    solution : Solution
+    """
+
+    alpha: float
+    uncertainty: float
+    query: Query | None
+    solution: Solution
+
+
+def capacity(
+    task: Task,
+    query: Query | None = None,
+    training: Training | None = None,
+    classifier: str = "attention",
+) -> Capacity:
+    """Predict the capacity of a classifier on a task, 1/α* = min E[(√(1+μ_e²) G - y m/S)₊²].
+
+    Parameters
+    ----------
+    query : Query, optional
+        A given query, for attention.
+    training : Training, optional
+        How the query is learnt, if it is not given.
+    """
+    query = chosen_query(task, training, classifier, query)
+    law = feature_law(task, classifier, query, _SIZE)
+    result = least_excess(law)
+    excess = result.evaluation.hinged
+    if excess.value < EXCESS_FLOOR:
+        status = "separable at any size in practice: the capacity is beyond 10^9"
+        return Capacity(np.inf, 0.0, query, Solution(True, status, result.residual, result.steps))
+    alpha = law.dimension_ratio / excess.value
+    # At the minimum the error of the excess is, to first order, that of the law at a fixed point.
+    relative = result.residual
+    if law.replicates > 1:
+        spread = np.std(excess.replicates, ddof=1) / np.sqrt(law.replicates)
+        relative += COVERAGE * spread / excess.value
+    status = "converged" if result.converged else "not converged: the minimum is too flat"
+    solution = Solution(result.converged, status, result.residual, result.steps)
+    return Capacity(float(alpha), float(alpha * relative), query, solution)

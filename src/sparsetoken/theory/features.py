@@ -1,0 +1,116 @@
+"""The law of a classifier's features, as points and weights (docs/theory.md, section 5).
+
+A feature is f = θA ξ + B q̂ + S g: only the triple (A, B, S) and the label are random beyond the
+Gaussian g. Theory needs it as c_q = θγA + B (along the query), c_e = θ√(1-γ²) A (across it) and S.
+For the pooled and vectorised classifiers the law is one point per class. For attention it is drawn
+by scrambled Sobol points, in independent replicates whose spread tells the error.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.task import Query, Task
+from sparsetoken.theory.tokens import draw_tokens, exponential_sums
+
+__all__ = ["REPLICATES", "FeatureLaw", "attention_law", "pooled_law", "vectorised_law"]
+
+REPLICATES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureLaw:
+    """Points of the law of (c_q, c_e, S, y), replicate after replicate.
+
+    Attributes
+    ----------
+    along, across, scale, label, weight : arrays of shape (n,)
+        c_q, c_e, S, y = ±1, and weights that sum to one.
+    replicates : int
+        The points are that many independent approximations in a row, of equal weight; 1 if the
+        law is exact.
+    dimension_ratio : float
+        Dimension of the features over that of a token: 1, or L for the vectorised classifier.
+    has_query : bool
+        Whether the readout has a direction along a query.
+    """
+
+    along: Array
+    across: Array
+    scale: Array
+    label: Array
+    weight: Array
+    replicates: int = 1
+    dimension_ratio: float = 1.0
+    has_query: bool = False
+
+    def by_replicate(self, values: Array) -> Array:
+        """Return the weighted mean of values (n, ...) over each replicate, (replicates, ...)."""
+        weighted = values * self.weight.reshape(-1, *[1] * (values.ndim - 1))
+        grouped = weighted.reshape(self.replicates, -1, *values.shape[1:])
+        return np.asarray(grouped.sum(axis=1) * self.replicates)
+
+
+def pooled_law(task: Task) -> FeatureLaw:
+    """Return the law of pooled features: S = 1/√L, c_e = θR/L for positives."""
+    shift = task.strength * task.informative / task.length
+    return _two_points(task, shift, 1 / np.sqrt(task.length))
+
+
+def vectorised_law(task: Task) -> FeatureLaw:
+    """Return the law of vectorised features in dimension L d: S = 1, c_e = θR/√L for positives."""
+    shift = task.strength * task.informative / np.sqrt(task.length)
+    return _two_points(task, shift, 1.0, dimension_ratio=float(task.length))
+
+
+def _two_points(task: Task, shift: float, scale: float, dimension_ratio: float = 1.0) -> FeatureLaw:
+    return FeatureLaw(
+        along=np.zeros(2),
+        across=np.array([shift, 0.0]),
+        scale=np.full(2, scale),
+        label=np.array([1.0, -1.0]),
+        weight=np.array([task.positive_rate, 1 - task.positive_rate]),
+        dimension_ratio=dimension_ratio,
+    )
+
+
+@lru_cache(maxsize=64)
+def attention_law(task: Task, query: Query, log2_points: int, seed: int = 0) -> FeatureLaw:
+    """Return the law of attention features, by 2^log2_points points a class and replicate.
+
+    Kept for repeated calls. The same seed gives the same points whatever the query, so that curves
+    are smooth.
+    """
+    parts = [_replicate(task, query, log2_points, (seed, index)) for index in range(REPLICATES)]
+    along, across, scale, label, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return FeatureLaw(
+        along, across, scale, label, weight / REPLICATES, replicates=REPLICATES, has_query=True
+    )
+
+
+def _replicate(
+    task: Task, query: Query, log2_points: int, seed: tuple[int, int]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return c_q, c_e, S, y and weights of one replicate, positives first."""
+    count = 2**log2_points
+    shift = query.sharpness * task.strength * query.alignment
+    groups = {+1: (task.length - task.informative, task.informative), -1: (task.length, 0)}
+    amplitude, along_noise, scale = [], [], []
+    for label, (plain, marked) in groups.items():
+        tokens = draw_tokens((plain, marked), log2_points, (*seed, label + 1))
+        a, b, s = exponential_sums(tokens, query.sharpness, (0.0, shift))
+        amplitude.append(a)
+        along_noise.append(b)
+        scale.append(s)
+    strength = task.strength * np.concatenate(amplitude)
+    across = np.sqrt(1 - query.alignment**2)
+    rates = np.repeat([task.positive_rate, 1 - task.positive_rate], count) / count
+    return (
+        query.alignment * strength + np.concatenate(along_noise),
+        across * strength,
+        np.concatenate(scale),
+        np.repeat([1.0, -1.0], count),
+        rates,
+    )

@@ -1,0 +1,287 @@
+"""Expectations over the noise of one margin: the Moreau envelope and its derivatives.
+
+For a margin centred at c with noise σG and prox step t, r is the proximal point of ω = c + σG and
+p = (ω - r)/t the slope of the loss there. The potential (docs/theory.md, section 5) needs the mean
+envelope M(c, σ, t) = E[ℓ(r) + t p²/2] and its first and second derivatives:
+
+    M_c = E p,        M_σ = E pG,        M_t = -E p²/2,
+    M_cc = E D,       M_cσ = E DG,       M_σσ = E DG²,
+    M_ct = -E pD,     M_σt = -E pDG,     M_tt = E p²D,        D = ℓ''(r)/(1 + t ℓ''(r)).
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from scipy.special import ndtr
+
+from sparsetoken.arrays import Array
+from sparsetoken.losses import Loss
+from sparsetoken.numerics.quadrature import (
+    NORMAL_EDGES,
+    legendre,
+    normal_density,
+    normal_panels,
+    panels,
+)
+
+__all__ = ["MOMENTS", "MomentTable", "margin_moments"]
+
+# Names of the last axis of `margin_moments`.
+MOMENTS = ("loss", "p", "pG", "pp", "D", "DG", "DGG", "pD", "pDG", "ppD")
+
+
+def margin_moments(loss: Loss, centre: Array, noise: Array, step: Array, order: int = 8) -> Array:
+    """Return E of ℓ(r), p, pG, p², D, DG, DG², pD, pDG, p²D.
+
+    Parameters
+    ----------
+    centre, noise, step : arrays of one shape (n,)
+        c, σ > 0 and t > 0.
+
+    Returns
+    -------
+    array of shape (n, 10), in the order of `MOMENTS`
+    """
+    if loss.piecewise_quadratic:
+        return _piecewise_moments(loss, centre, noise, step)
+    if loss.smooth:
+        nodes, weights, r, p, stiffness = _over_proximal_point(loss, centre, noise, step, order)
+    else:
+        nodes, weights, r, p, stiffness = _over_noise(loss, centre, noise, step, order)
+    wp, wd = weights * p, weights * stiffness
+    wdg, wpd = wd * nodes, wd * p
+    return np.stack(
+        [
+            np.einsum("ij,ij->i", weights, loss.value(r)),
+            wp.sum(axis=1),
+            np.einsum("ij,ij->i", wp, nodes),
+            np.einsum("ij,ij->i", wp, p),
+            wd.sum(axis=1),
+            wdg.sum(axis=1),
+            np.einsum("ij,ij->i", wdg, nodes),
+            wpd.sum(axis=1),
+            np.einsum("ij,ij->i", wpd, nodes),
+            np.einsum("ij,ij->i", wpd, p),
+        ],
+        axis=1,
+    )
+
+
+Nodes = tuple[Array, Array, Array, Array, Array]
+
+
+def _over_proximal_point(
+    loss: Loss, centre: Array, noise: Array, step: Array, order: int
+) -> Nodes:
+    """Return nodes of G, weights, r, p and D, for a smooth loss.
+
+    The variable of integration is r itself: G = (r + tℓ'(r) - c)/σ is explicit, so that a prox is
+    needed only for the ends of the panels, and the integrand is as smooth as the loss, for any t.
+    """
+    ends = loss.prox(centre[:, None] + noise[:, None] * NORMAL_EDGES, step[:, None])
+    breakpoints = np.clip(np.array(loss.breakpoints), ends[:, :1], ends[:, -1:])
+    cuts = np.sort(np.concatenate([ends, breakpoints], axis=1), axis=1)
+    r, weights = panels(cuts, order)
+    p, curvature = loss.slope(r), loss.curvature(r)
+    growth = 1 + step[:, None] * curvature
+    nodes = (r + step[:, None] * p - centre[:, None]) / noise[:, None]
+    weights = weights * normal_density(nodes) * growth / noise[:, None]
+    return nodes, weights, r, p, curvature / growth
+
+
+def _over_noise(loss: Loss, centre: Array, noise: Array, step: Array, order: int) -> Nodes:
+    """Return nodes of G, weights, r, p and D, for a loss with kinks, where r rests for a while."""
+    points = np.array(loss.breakpoints)
+    sides = [loss.slope(np.nextafter(points, end)) for end in (-np.inf, np.inf)]
+    omegas = [points + step[:, None] * side for side in sides]
+    edges = (np.concatenate(omegas, axis=1) - centre[:, None]) / noise[:, None]
+    nodes, weights = normal_panels(edges, order)
+    omega, t = centre[:, None] + noise[:, None] * nodes, step[:, None]
+    r = loss.prox(omega, t)
+    return nodes, weights, r, (omega - r) / t, (1 - loss.prox_slope(omega, t)) / t
+
+
+def _piecewise_moments(loss: Loss, centre: Array, noise: Array, step: Array) -> Array:
+    """Return the moments in closed form: between the edges p is linear in G and D is constant."""
+    total = np.zeros((len(centre), len(MOMENTS)))
+    bounds = np.array([-np.inf, *loss.breakpoints, np.inf])
+    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+        reference = low if np.isfinite(low) else high if np.isfinite(high) else 0.0
+        inside = np.array([np.nextafter(reference, high if np.isfinite(low) else low)])
+        value, slope, curvature = (
+            float(f(inside)[0]) for f in (loss.value, loss.slope, loss.curvature)
+        )
+        omegas = (
+            end if np.isinf(end) else end + step * (slope + curvature * (end - reference))
+            for end in (low, high)
+        )
+        edges = [np.asarray(omega - centre) / noise for omega in omegas]
+        # r - reference = (ω - reference - t slope)/(1 + t curvature), p = slope + curvature × that.
+        gain = 1 / (1 + step * curvature)
+        offset = (centre - reference - step * slope) * gain
+        stretch = noise * gain
+        piece = (slope + curvature * offset, curvature * stretch, curvature * gain)
+        quadratic = (value, slope, curvature, offset, stretch)
+        total += _piece(edges, piece, quadratic)
+    for kink in loss.breakpoints:
+        left, right = loss.slope(np.nextafter(kink, [-np.inf, np.inf]))
+        if right - left > 1e-9:
+            total += _kink(loss, kink, (left, right), centre, noise, step)
+    return total
+
+
+def _kink(
+    loss: Loss,
+    kink: float,
+    slopes: tuple[float, float],
+    centre: Array,
+    noise: Array,
+    step: Array,
+) -> Array:
+    """Return the moments over the interval of G on which r rests at a kink of the loss."""
+    value = float(loss.value(np.array([kink]))[0])
+    low, high = ((kink + step * side - centre) / noise for side in slopes)
+    piece = ((centre - kink) / step, noise / step, 1 / step)
+    closed = _piece([low, high], piece, (value, 0.0, 0.0, 0.0, 0.0))
+    # On a short interval the closed form is a difference of nearly equal numbers.
+    short = high - low < 1
+    if not np.any(short):
+        return closed
+    unit_nodes, unit_weights = legendre(8)
+    width = (high - low)[:, None]
+    nodes = low[:, None] + width * unit_nodes
+    weights = width * unit_weights * normal_density(nodes)
+    p = slopes[0] + (slopes[1] - slopes[0]) * unit_nodes
+    basis = np.stack([np.ones_like(nodes), nodes, nodes**2, p + 0 * nodes, p * nodes, p**2 + 0 * nodes])
+    mass, g, gg, p1, pg, pp = np.einsum("kij,ij->ki", basis, weights)
+    stiff = np.stack([mass, g, gg, p1, pg, pp], axis=1) / step[:, None]
+    panel = np.concatenate([np.stack([value * mass, p1, pg, pp], axis=1), stiff], axis=1)
+    return np.where(short[:, None], panel, closed)
+
+
+def _piece(
+    edges: list[Array],
+    piece: tuple[Array, Array, Array],
+    quadratic: tuple[float, float, float, Array | float, Array | float],
+) -> Array:
+    """Return the moments over one interval of G, where p = piece[0] + piece[1] G, D = piece[2].
+
+    There ℓ(r) = value + slope s + curvature s²/2 with s = offset + stretch G.
+    """
+    low, high = (np.clip(edge, -40.0, 40.0) for edge in edges)
+    density_low, density_high = (normal_density(x) for x in (low, high))
+    # In the upper tail the difference of survival functions keeps its digits.
+    upper = low > 0
+    m0 = np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    m1 = density_low - density_high
+    m2 = m0 + low * density_low - high * density_high
+    constant, linear, stiffness = piece
+    p = constant * m0 + linear * m1
+    pg = constant * m1 + linear * m2
+    pp = constant**2 * m0 + 2 * constant * linear * m1 + linear**2 * m2
+    value, slope, curvature, offset, stretch = quadratic
+    s1 = offset * m0 + stretch * m1
+    s2 = offset**2 * m0 + 2 * offset * stretch * m1 + stretch**2 * m2
+    losses = value * m0 + slope * s1 + 0.5 * curvature * s2
+    columns = [losses, p, pg, pp]
+    columns += [stiffness * column for column in (m0, m1, m2, p, pg, pp)]
+    return np.stack(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class MomentTable:
+    """Margin moments as smooth functions of (centre, scale), for noise = ρ scale, step = χ scale².
+
+    A law of features has thousands of points but only two numbers of each enter: the centre y m of
+    the margin and the scale S. A tensor Chebyshev interpolant of a few hundred exact values serves
+    them all.
+
+    Attributes
+    ----------
+    coefficients : array of shape (centre degrees, scale degrees, 10)
+    centre_range, scale_range : (low, high)
+    error : array of shape (10,)
+        Estimated largest interpolation error of each moment, from the last coefficients.
+    """
+
+    coefficients: Array
+    centre_range: tuple[float, float]
+    scale_range: tuple[float, float]
+    error: Array
+
+    @classmethod
+    def build(
+        cls,
+        loss: Loss,
+        centre_range: tuple[float, float],
+        scale_range: tuple[float, float],
+        noise: float,
+        step: float,
+        shape: tuple[int, int],
+    ) -> Self:
+        """Tabulate for noise = `noise` × scale and step = `step` × scale² on `shape` nodes."""
+        rows, columns = shape
+        grid_c = _to_range(_nodes(rows), centre_range)
+        grid_s = np.exp(_to_range(_nodes(columns), _logs(scale_range)))
+        centre, scale = (part.ravel() for part in np.meshgrid(grid_c, grid_s, indexing="ij"))
+        values = margin_moments(loss, centre, noise * scale, step * scale**2)
+        values = values.reshape(rows, columns, -1)
+        coefficients = np.einsum(
+            "ai,bj,ijm->abm", _transform(rows), _transform(columns), values, optimize=True
+        )
+        size = np.abs(coefficients)
+        error = size[-2:].sum(axis=(0, 1)) + (size[:, -2:].sum(axis=(0, 1)) if columns > 2 else 0)
+        return cls(coefficients, centre_range, scale_range, error)
+
+    def __call__(self, centre: Array, scale_basis: Array) -> Array:
+        """Return the moments, (n, 10), at centres (n,) and scales given by their `scale_basis`."""
+        rows, columns, count = self.coefficients.shape
+        basis = _basis(_from_range(centre, self.centre_range), rows)
+        partial = basis.T @ self.coefficients.reshape(rows, -1)
+        return np.asarray(
+            np.einsum("nbm,nb->nm", partial.reshape(-1, columns, count), scale_basis[:, :columns])
+        )
+
+    @staticmethod
+    def scale_basis(scale: Array, scale_range: tuple[float, float], columns: int) -> Array:
+        """Return the Chebyshev polynomials of the scales, (n, columns); fixed for a law."""
+        return np.ascontiguousarray(_basis(_from_range(np.log(scale), _logs(scale_range)), columns).T)
+
+
+def _logs(span: tuple[float, float]) -> tuple[float, float]:
+    return float(np.log(span[0])), float(np.log(span[1]))
+
+
+def _nodes(count: int) -> Array:
+    return np.cos(np.pi * (np.arange(count) + 0.5) / count)
+
+
+def _transform(count: int) -> Array:
+    """Return the matrix that takes values at the Chebyshev nodes to coefficients."""
+    matrix = chebyshev.chebvander(_nodes(count), count - 1).T * (2 / count)
+    matrix[0] /= 2
+    return np.asarray(matrix)
+
+
+def _basis(x: Array, count: int) -> Array:
+    """Return T_0 … T_{count-1} at x, as rows."""
+    rows = np.empty((count, len(x)))
+    rows[0] = 1
+    if count > 1:
+        rows[1] = x
+    twice = 2 * x
+    for k in range(2, count):
+        np.multiply(twice, rows[k - 1], out=rows[k])
+        rows[k] -= rows[k - 2]
+    return rows
+
+
+def _to_range(x: Array, span: tuple[float, float]) -> Array:
+    return np.asarray(0.5 * (span[0] + span[1]) + 0.5 * (span[1] - span[0]) * x)
+
+
+def _from_range(x: Array, span: tuple[float, float]) -> Array:
+    width = span[1] - span[0]
+    return np.asarray((2 * x - span[0] - span[1]) / width if width > 0 else np.zeros_like(x))

@@ -1,0 +1,277 @@
+"""Test error, training loss and training error of a trained classifier, with error bars."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.losses import get_loss
+from sparsetoken.numerics.solution import Solution
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.theory.alignment import align
+from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.readouts import LimitReadout, limit_readout, misclassified
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "CLASSIFIERS",
+    "OrderParameters",
+    "Prediction",
+    "Uncertainty",
+    "chosen_query",
+    "curve",
+    "feature_law",
+    "predict",
+]
+
+CLASSIFIERS = ("attention", "pooled", "vectorised")
+
+# Points a class and replicate, as powers of two: where to begin and where to stop refining.
+FIRST_SIZE = 9
+LAST_SIZE = 14
+
+# Of the mean of 8 replicates: the 98 % quantile of Student's law with 7 degrees of freedom.
+COVERAGE = 3.0
+
+
+@dataclass(frozen=True)
+class OrderParameters:
+    """The few numbers that describe the trained readout w (docs/theory.md, section 5).
+
+    Attributes
+    ----------
+    along : μ_q, the part of w along the query
+    across : μ_e, along the part of the signal that is orthogonal to the query
+    bias : b
+    rest : ν, the norm of the rest of w
+    susceptibility : χ; infinite where the training loss is zero at ridge 0
+    """
+
+    along: float
+    across: float
+    bias: float
+    rest: float
+    susceptibility: float
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Numerical error bars: quadrature, the law of the features, and the solver together."""
+
+    test_error: float
+    train_loss: float
+    train_error: float
+    margin: float | None = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What training gives, in the limit of high dimension.
+
+    Attributes
+    ----------
+    test_error : float
+    train_loss : float
+        Mean loss on the training data, without the ridge term.
+    train_error : float
+    query : Query or None
+        The query that was used; None for classifiers without one.
+    margin : float or None
+        Margin of the unit-norm readout, if ridge = 0 and the training data are separable.
+    order_parameters : OrderParameters
+    uncertainty : Uncertainty
+    solution : Solution
+    """
+
+    test_error: float
+    train_loss: float
+    train_error: float
+    query: Query | None
+    margin: float | None
+    order_parameters: OrderParameters
+    uncertainty: Uncertainty
+    solution: Solution
+
+
+def predict(
+    task: Task,
+    training: Training,
+    classifier: str = "attention",
+    query: Query | None = None,
+    at: Task | None = None,
+    tolerance: float = 1e-4,
+) -> Prediction:
+    """Predict the outcome of training a classifier on a task.
+
+    Parameters
+    ----------
+    task, training : Task, Training
+    classifier : "attention", "pooled" or "vectorised"
+    query : Query, optional
+        A given query instead of the one that `align` predicts; for attention.
+    at : Task, optional
+        Test on this task instead: sequences of another length, sparsity, strength or rate.
+    tolerance : float
+        Wanted numerical error of the test error. If it cannot be reached, the uncertainty and the
+        status say so.
+    """
+    return _Path(classifier, query, at, tolerance).predict(task, training)
+
+
+def curve(
+    task: Task,
+    training: Training,
+    over: str = "alpha1",
+    values: Iterable[float] = (),
+    classifier: str = "attention",
+    query: Query | None = None,
+    at: Task | None = None,
+    tolerance: float = 1e-4,
+) -> list[Prediction]:
+    """Predict along a path: one field of the task, the training or the query takes many values.
+
+    Each problem starts from the solution of the one before, so that a curve costs little more than
+    a few points.
+
+    Parameters
+    ----------
+    over : str
+        A numeric field of `Task` or `Training`, or of `Query` if a query is given.
+    values : iterable of float
+        Its values, in the order in which predictions are returned.
+    """
+    path = _Path(classifier, query, at, tolerance)
+    return [path.predict_with(task, training, over, value) for value in values]
+
+
+def feature_law(
+    task: Task, classifier: str, query: Query | None, log2_points: int = FIRST_SIZE, seed: int = 0
+) -> FeatureLaw:
+    """Return the law of a classifier's features."""
+    validation.choice("classifier", classifier, CLASSIFIERS)
+    if classifier == "pooled":
+        return pooled_law(task)
+    if classifier == "vectorised":
+        return vectorised_law(task)
+    if query is None:
+        raise ParameterError("query", None, "a Query for the attention classifier")
+    return attention_law(task, query, log2_points, seed)
+
+
+def chosen_query(
+    task: Task, training: Training | None, classifier: str, query: Query | None
+) -> Query | None:
+    """Return the given query, or the learnt one for attention, or None for other classifiers."""
+    if classifier != "attention":
+        if query is not None:
+            raise ParameterError("query", query, f"None for the {classifier} classifier")
+        return None
+    if query is not None:
+        return query
+    if training is None:
+        raise ParameterError("query", None, "a Query, or a Training to learn it with")
+    return align(task, training).query
+
+
+class _Path:
+    """Predictions one after another, each starting from the last."""
+
+    def __init__(
+        self, classifier: str, query: Query | None, at: Task | None, tolerance: float
+    ) -> None:
+        self.classifier = validation.choice("classifier", classifier, CLASSIFIERS)
+        self.query = query
+        self.at = at
+        self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
+        self._state: tuple[str, Array] | None = None
+
+    def predict_with(self, task: Task, training: Training, over: str, value: Any) -> Prediction:
+        """Predict with one field changed."""
+        owners = {"task": task, "training": training, "query": self.query}
+        for owner, settings in owners.items():
+            if settings is not None and over in settings.to_dict() and over != "loss":
+                changed: dict[str, Any] = {**owners, owner: settings.replace(**{over: value})}
+                self.query = changed["query"]
+                return self.predict(changed["task"], changed["training"])
+        known = [name for item in owners.values() if item is not None for name in item.to_dict()]
+        known.remove("loss")
+        raise ParameterError("over", over, "one of " + ", ".join(known))
+
+    def predict(self, task: Task, training: Training) -> Prediction:
+        """Predict, refining the law until the tolerance is met."""
+        query = chosen_query(task, training, self.classifier, self.query)
+        if self.at is not None and self.classifier == "vectorised":
+            if self.at.length != task.length:
+                accepted = f"{task.length}, the training length, for the vectorised classifier"
+                raise ParameterError("at.length", self.at.length, accepted)
+        size = FIRST_SIZE
+        while True:
+            prediction = self._predict_at(task, training, query, size)
+            error = prediction.uncertainty.test_error
+            if error <= self.tolerance or self.classifier != "attention":
+                return prediction
+            if size == LAST_SIZE:
+                status = (
+                    f"{prediction.solution.status}; the tolerance {self.tolerance:g} on the test "
+                    f"error is not reached: ± {error:.2g}"
+                )
+                return replace(prediction, solution=replace(prediction.solution, status=status))
+            # The error of the law falls about as points^-0.8.
+            growth = int(np.ceil(1.25 * np.log2(error / self.tolerance)))
+            size = min(LAST_SIZE, size + max(1, growth))
+
+    def _predict_at(
+        self, task: Task, training: Training, query: Query | None, size: int
+    ) -> Prediction:
+        law = feature_law(task, self.classifier, query, size)
+        loss = get_loss(training.loss)
+        readout = limit_readout(law, loss, training.alpha1, training.ridge, self._state)
+        if readout.solution.converged:
+            self._state = readout.state
+        tested = law
+        if self.at is not None:
+            tested = feature_law(self.at, self.classifier, query, size, seed=1)
+        return _summary(readout, tested, query)
+
+
+def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> Prediction:
+    def test_error(weights: Array) -> Array:
+        return tested.by_replicate(misclassified(tested, weights))
+
+    value = float(test_error(readout.weights).mean())
+    replicates = np.array(
+        [test_error(weights)[index % tested.replicates] for index, weights in enumerate(readout.replicate_weights)]
+    )
+    numerical = sum(
+        abs(float(test_error(readout.weights + change).mean()) - value)
+        for change in np.diag(readout.weights_error)
+    )
+    margin_error = None
+    if readout.replicate_margins is not None:
+        margin_error = _spread(readout.replicate_margins) + readout.solution.residual
+    along, across, bias, rest = map(float, readout.weights)
+    return Prediction(
+        test_error=value,
+        train_loss=readout.train_loss,
+        train_error=readout.train_error,
+        query=query,
+        margin=readout.margin,
+        order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
+        uncertainty=Uncertainty(
+            test_error=_spread(replicates) + numerical,
+            train_loss=_spread(readout.replicate_train_loss) + readout.train_loss_error,
+            train_error=_spread(readout.replicate_train_error) + numerical,
+            margin=margin_error,
+        ),
+        solution=readout.solution,
+    )
+
+
+def _spread(replicates: Array) -> float:
+    """Return the error of the mean of independent replicates; 0 for an exact law."""
+    if len(replicates) == 1:
+        return 0.0
+    return float(COVERAGE * np.std(replicates, ddof=1) / np.sqrt(len(replicates)))

@@ -1,0 +1,147 @@
+"""Standard normal tokens by quasi-Monte Carlo, at a cost that does not grow with their number.
+
+Sums over the tokens of a sequence are dominated by its largest tokens. A group of n tokens is drawn
+as its largest ones, in order, exactly; the others are independent normals below the smallest of
+those, and their sums are normal to a very good approximation, with mean and covariance in closed
+form (docs/theory.md, section 5.1). For n up to `EXPLICIT` nothing is approximated.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
+from scipy.stats import qmc
+
+from sparsetoken.arrays import Array
+
+__all__ = ["EXPLICIT", "TokenGroup", "draw_tokens", "exponential_sums"]
+
+# Tokens of a group that are drawn one by one.
+EXPLICIT = 32
+_NORMALS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class TokenGroup:
+    """Tokens of many sequences at once.
+
+    Attributes
+    ----------
+    values : array of shape (points, k)
+        The k largest tokens, in falling order.
+    rest : int
+        How many more there are, all below the last of `values`.
+    normals : array of shape (points, 3)
+        Standard normals for the sums over the rest.
+    """
+
+    values: Array
+    rest: int
+    normals: Array
+
+
+def draw_tokens(
+    counts: tuple[int, ...], log2_points: int, seed: tuple[int, ...]
+) -> tuple[TokenGroup, ...]:
+    """Draw groups of independent standard normal tokens at 2^log2_points scrambled Sobol points."""
+    explicit = [min(count, EXPLICIT) for count in counts]
+    rests = [count - kept for count, kept in zip(counts, explicit, strict=True)]
+    sizes = [kept + (_NORMALS if rest else 0) for kept, rest in zip(explicit, rests, strict=True)]
+    sobol = qmc.Sobol(sum(sizes), scramble=True, rng=np.random.default_rng(seed))
+    # Half a spacing of the 30-bit grid keeps the uniforms off 0.
+    uniforms = sobol.random_base2(log2_points) + 2.0**-31
+    groups = []
+    for part, count, kept, rest in zip(
+        np.split(uniforms, np.cumsum(sizes)[:-1], axis=1), counts, explicit, rests, strict=True
+    ):
+        normals = ndtri(part[:, kept:]) if rest else np.zeros((len(part), _NORMALS))
+        groups.append(TokenGroup(_largest(part[:, :kept], count), rest, normals))
+    return tuple(groups)
+
+
+def _largest(uniforms: Array, count: int) -> Array:
+    """Return the largest of `count` standard normals, in falling order, from uniforms (n, k).
+
+    Going down, each order statistic of a uniform sample is the one above it times a power of a
+    fresh uniform.
+    """
+    remaining = count - np.arange(uniforms.shape[1])
+    return np.asarray(ndtri_exp(np.cumsum(np.log(uniforms) / remaining, axis=1)))
+
+
+def exponential_sums(
+    tokens: tuple[TokenGroup, TokenGroup], sharpness: float, shifts: tuple[float, float]
+) -> tuple[Array, Array, Array]:
+    """Return the triple (A, B, S) of softmax weights p over two groups of tokens u.
+
+    p is proportional to exp(κu + shift of the group); A is the weight of the second group,
+    B = ⟨u, p⟩ and S = ‖p‖.
+    """
+    peak = np.full(len(tokens[0].values), -np.inf)
+    for group, shift in zip(tokens, shifts, strict=True):
+        if group.values.shape[1]:
+            peak = np.maximum(peak, sharpness * group.values[:, 0] + shift)
+    mass, first, square = [], np.zeros_like(peak), np.zeros_like(peak)
+    for group, shift in zip(tokens, shifts, strict=True):
+        weights = np.exp(sharpness * group.values + (shift - peak)[:, None])
+        group_mass = weights.sum(axis=1)
+        first += np.einsum("ij,ij->i", weights, group.values)
+        square += np.einsum("ij,ij->i", weights, weights)
+        if group.rest:
+            lowest = group.values[:, -1]
+            level = np.exp(sharpness * lowest + shift - peak)
+            zeroth_rest, first_rest, square_rest = _rest_sums(group, sharpness)
+            group_mass += level * zeroth_rest
+            first += level * first_rest
+            square += level**2 * square_rest
+        mass.append(group_mass)
+    total = mass[0] + mass[1]
+    return mass[1] / total, first / total, np.sqrt(square) / total
+
+
+def _rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]:
+    """Return the sums of e, u e and e² over the rest, e = exp(κ(u - t)), t the smallest value kept.
+
+    With a = jκ: E[exp(a(u - t)); u < t] = φ(t) m(a - t) with Mills' ratio m(x) = √(π/2) erfcx(x/√2),
+    and factors u come by differentiating in a.
+    """
+    t = group.values[:, -1]
+    density = np.exp(-0.5 * t**2) / (np.sqrt(2 * np.pi) * ndtr(t))
+
+    def moment(power: int, degree: int) -> Array:
+        a = power * sharpness
+        mills = np.sqrt(np.pi / 2) * erfcx((a - t) / np.sqrt(2))
+        if degree == 0:
+            return density * mills
+        if degree == 1:
+            return density * (a * mills - 1)
+        return density * ((1 + a**2) * mills - (a + t))
+
+    mean = [moment(1, 0), moment(1, 1), moment(2, 0)]
+    second = {
+        (0, 0): mean[2],
+        (1, 0): moment(2, 1),
+        (1, 1): moment(2, 2),
+        (2, 0): moment(3, 0),
+        (2, 1): moment(3, 1),
+        (2, 2): moment(4, 0),
+    }
+    covariance = {(i, j): value - mean[i] * mean[j] for (i, j), value in second.items()}
+    deviations = _correlated(covariance, group.normals)
+    sums = [
+        group.rest * centre + np.sqrt(group.rest) * deviation
+        for centre, deviation in zip(mean, deviations, strict=True)
+    ]
+    return np.maximum(sums[0], 0.0), sums[1], np.maximum(sums[2], 0.0)
+
+
+def _correlated(covariance: dict[tuple[int, int], Array], normals: Array) -> list[Array]:
+    """Return three normal deviates with the given covariances, by a Cholesky factor per point."""
+    tiny = 1e-300
+    first = np.sqrt(np.maximum(covariance[0, 0], tiny))
+    l10, l20 = covariance[1, 0] / first, covariance[2, 0] / first
+    second = np.sqrt(np.maximum(covariance[1, 1] - l10**2, tiny))
+    l21 = np.where(second > 1e-8 * first, (covariance[2, 1] - l20 * l10) / second, 0.0)
+    third = np.sqrt(np.maximum(covariance[2, 2] - l20**2 - l21**2, 0.0))
+    g = normals.T
+    return [first * g[0], l10 * g[0] + second * g[1], l20 * g[0] + l21 * g[1] + third * g[2]]
