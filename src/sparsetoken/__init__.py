@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from sparsetoken.sweeps.spec import Study, read_study
     from sparsetoken.sweeps.store import Store
     from sparsetoken.task import Query, Task, Training
+    from sparsetoken.theory.alignment import Alignment, align
+    from sparsetoken.theory.capacity import Capacity, capacity
+    from sparsetoken.theory.prediction import Prediction, curve, predict
     from sparsetoken.validation import ParameterError
 
 __version__ = version("sparsetoken")
@@ -49,13 +52,19 @@ _HOMES = {
     "sweeps.spec": ("Study", "read_study"),
     "sweeps.store": ("Store",),
     "task": ("Query", "Task", "Training"),
+    "theory.alignment": ("Alignment", "align"),
+    "theory.capacity": ("Capacity", "capacity"),
+    "theory.prediction": ("Prediction", "curve", "predict"),
     "validation": ("ParameterError",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Alignment",
+    "Capacity",
     "Loss",
     "ParameterError",
+    "Prediction",
     "Query",
     "Readout",
     "Sample",
@@ -67,11 +76,15 @@ __all__ = [
     "TrainedModel",
     "Training",
     "Trial",
+    "align",
+    "capacity",
     "check_loss",
+    "curve",
     "features",
     "fit_readout",
     "get_loss",
     "loss_names",
+    "predict",
     "read_study",
     "register_loss",
     "run_cells",

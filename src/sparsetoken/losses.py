@@ -167,7 +167,7 @@ def _logistic_start(start: Array, step: Array) -> Array:
     # x + log(x) = z has the expansion z - log z + (log z)/z for large z.
     logarithm = np.log(large)
     guess = np.where(z > 2, large - logarithm + logarithm / large, 0.0)
-    return np.maximum(start + guess, 0.0)
+    return np.asarray(np.maximum(start + guess, 0.0))
 
 
 class Square(Loss):

@@ -102,7 +102,9 @@ class _QueryStep:
 
         self.pull = task.strength**2 * spread * self.readout_signal * self.mean_positive
         self.push = (length - 1) * mean
-        self.signal_noise = task.strength**2 * self.readout_signal**2 * spread * self.square_positive
+        self.signal_noise = (
+            task.strength**2 * self.readout_signal**2 * spread * self.square_positive
+        )
         self.noise_square = self.signal_noise + self.readout_square * (length - 1) * self.square
         self.gain = gain
 

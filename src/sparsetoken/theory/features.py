@@ -84,7 +84,9 @@ def attention_law(task: Task, query: Query, log2_points: int, seed: int = 0) -> 
     are smooth.
     """
     parts = [_replicate(task, query, log2_points, (seed, index)) for index in range(REPLICATES)]
-    along, across, scale, label, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    along, across, scale, label, weight = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
     return FeatureLaw(
         along, across, scale, label, weight / REPLICATES, replicates=REPLICATES, has_query=True
     )
@@ -96,11 +98,11 @@ def _replicate(
     """Return c_q, c_e, S, y and weights of one replicate, positives first."""
     count = 2**log2_points
     shift = query.sharpness * task.strength * query.alignment
-    groups = {+1: (task.length - task.informative, task.informative), -1: (task.length, 0)}
+    groups = {+1: (task.informative, task.length - task.informative), -1: (0, task.length)}
     amplitude, along_noise, scale = [], [], []
-    for label, (plain, marked) in groups.items():
-        tokens = draw_tokens((plain, marked), log2_points, (*seed, label + 1))
-        a, b, s = exponential_sums(tokens, query.sharpness, (0.0, shift))
+    for label, counts in groups.items():
+        tokens = draw_tokens(counts, log2_points, (*seed, label + 1))
+        a, b, s = exponential_sums(tokens, query.sharpness, (shift, 0.0))
         amplitude.append(a)
         along_noise.append(b)
         scale.append(s)

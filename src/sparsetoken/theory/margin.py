@@ -71,9 +71,7 @@ class Hinged:
         hessian[3, 3] = law.weight @ (2 * mass - 2 * ratio * density)
         gradients = law.by_replicate(rows)
         replicates = law.by_replicate(values)
-        return cls(
-            float(replicates.mean()), gradients.mean(axis=0), hessian, replicates, gradients
-        )
+        return cls(float(replicates.mean()), gradients.mean(axis=0), hessian, replicates, gradients)
 
 
 @dataclass(frozen=True)

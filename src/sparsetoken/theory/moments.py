@@ -9,6 +9,7 @@ envelope M(c, σ, t) = E[ℓ(r) + t p²/2] and its first and second derivatives:
     M_ct = -E pD,     M_σt = -E pDG,     M_tt = E p²D,        D = ℓ''(r)/(1 + t ℓ''(r)).
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Self
 
@@ -72,9 +73,7 @@ def margin_moments(loss: Loss, centre: Array, noise: Array, step: Array, order: 
 Nodes = tuple[Array, Array, Array, Array, Array]
 
 
-def _over_proximal_point(
-    loss: Loss, centre: Array, noise: Array, step: Array, order: int
-) -> Nodes:
+def _over_proximal_point(loss: Loss, centre: Array, noise: Array, step: Array, order: int) -> Nodes:
     """Return nodes of G, weights, r, p and D, for a smooth loss.
 
     The variable of integration is r itself: G = (r + tℓ'(r) - c)/σ is explicit, so that a prox is
@@ -107,7 +106,7 @@ def _piecewise_moments(loss: Loss, centre: Array, noise: Array, step: Array) -> 
     """Return the moments in closed form: between the edges p is linear in G and D is constant."""
     total = np.zeros((len(centre), len(MOMENTS)))
     bounds = np.array([-np.inf, *loss.breakpoints, np.inf])
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in itertools.pairwise(bounds):
         reference = low if np.isfinite(low) else high if np.isfinite(high) else 0.0
         inside = np.array([np.nextafter(reference, high if np.isfinite(low) else low)])
         value, slope, curvature = (
@@ -154,7 +153,9 @@ def _kink(
     nodes = low[:, None] + width * unit_nodes
     weights = width * unit_weights * normal_density(nodes)
     p = slopes[0] + (slopes[1] - slopes[0]) * unit_nodes
-    basis = np.stack([np.ones_like(nodes), nodes, nodes**2, p + 0 * nodes, p * nodes, p**2 + 0 * nodes])
+    basis = np.stack(
+        [np.ones_like(nodes), nodes, nodes**2, p + 0 * nodes, p * nodes, p**2 + 0 * nodes]
+    )
     mass, g, gg, p1, pg, pp = np.einsum("kij,ij->ki", basis, weights)
     stiff = np.stack([mass, g, gg, p1, pg, pp], axis=1) / step[:, None]
     panel = np.concatenate([np.stack([value * mass, p1, pg, pp], axis=1), stiff], axis=1)
@@ -247,7 +248,9 @@ class MomentTable:
     @staticmethod
     def scale_basis(scale: Array, scale_range: tuple[float, float], columns: int) -> Array:
         """Return the Chebyshev polynomials of the scales, (n, columns); fixed for a law."""
-        return np.ascontiguousarray(_basis(_from_range(np.log(scale), _logs(scale_range)), columns).T)
+        return np.ascontiguousarray(
+            _basis(_from_range(np.log(scale), _logs(scale_range)), columns).T
+        )
 
 
 def _logs(span: tuple[float, float]) -> tuple[float, float]:

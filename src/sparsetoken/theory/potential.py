@@ -71,7 +71,7 @@ class Potential:
 
     def evaluate(self, x: Array, ridge: float) -> Evaluation:
         """Return the potential and its derivatives at x = (μ_q, μ_e, b, ν, τ, β)."""
-        along, across, bias, rest, width, dual = x
+        along, across, _, rest, width, dual = x
         noise, step = float(np.hypot(rest, across)), width / dual
         centre = self._signed @ x[:3]
         moments, moment_error = self._moments(centre, noise, step)
@@ -137,7 +137,9 @@ class Potential:
     ) -> tuple[Array, Array]:
         moments = np.concatenate(
             [
-                margin_moments(self.loss, centre[part], noise * scale[part], step * scale[part] ** 2)
+                margin_moments(
+                    self.loss, centre[part], noise * scale[part], step * scale[part] ** 2
+                )
                 for part in (slice(i, i + 4096) for i in range(0, len(centre), 4096))
             ]
         )

@@ -203,10 +203,10 @@ class _Path:
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
         query = chosen_query(task, training, self.classifier, self.query)
-        if self.at is not None and self.classifier == "vectorised":
-            if self.at.length != task.length:
-                accepted = f"{task.length}, the training length, for the vectorised classifier"
-                raise ParameterError("at.length", self.at.length, accepted)
+        vectorised = self.classifier == "vectorised"
+        if self.at is not None and vectorised and self.at.length != task.length:
+            accepted = f"{task.length}, the training length, for the vectorised classifier"
+            raise ParameterError("at.length", self.at.length, accepted)
         size = FIRST_SIZE
         while True:
             prediction = self._predict_at(task, training, query, size)
@@ -243,7 +243,10 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
 
     value = float(test_error(readout.weights).mean())
     replicates = np.array(
-        [test_error(weights)[index % tested.replicates] for index, weights in enumerate(readout.replicate_weights)]
+        [
+            test_error(weights)[index % tested.replicates]
+            for index, weights in enumerate(readout.replicate_weights)
+        ]
     )
     numerical = sum(
         abs(float(test_error(readout.weights + change).mean()) - value)

@@ -165,9 +165,13 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[str, str]:
         raise ParameterError("alpha1", alpha, accepted)
     spread = 3 * np.std(excess.replicates) / np.sqrt(law.replicates) / excess.value
     close = abs(alpha / threshold - 1) <= spread
-    note = "converged" if not close else (
-        f"converged, but alpha1 is within the numerical error of the capacity {threshold:.4g}: "
-        "use ridge > 0 or move away from it"
+    note = (
+        "converged"
+        if not close
+        else (
+            f"converged, but alpha1 is within the numerical error of the capacity {threshold:.4g}: "
+            "use ridge > 0 or move away from it"
+        )
     )
     return ("separable" if alpha < threshold else "inseparable"), note
 

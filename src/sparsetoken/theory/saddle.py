@@ -36,7 +36,9 @@ def solve_saddle(
     return _lower_ridge(potential, ridge, attempt_at=attempt)
 
 
-def _lower_ridge(potential: Potential, ridge: float, attempt_at: Attempt) -> NewtonResult[Evaluation]:
+def _lower_ridge(
+    potential: Potential, ridge: float, attempt_at: Attempt
+) -> NewtonResult[Evaluation]:
     law = potential.law
     # Curvature of the smooth losses is at most about one: this ridge dominates it.
     natural = float(law.weight @ law.scale**2)

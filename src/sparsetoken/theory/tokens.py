@@ -70,11 +70,11 @@ def _largest(uniforms: Array, count: int) -> Array:
 
 
 def exponential_sums(
-    tokens: tuple[TokenGroup, TokenGroup], sharpness: float, shifts: tuple[float, float]
+    tokens: tuple[TokenGroup, ...], sharpness: float, shifts: tuple[float, float]
 ) -> tuple[Array, Array, Array]:
     """Return the triple (A, B, S) of softmax weights p over two groups of tokens u.
 
-    p is proportional to exp(κu + shift of the group); A is the weight of the second group,
+    p is proportional to exp(κu + shift of the group); A is the weight of the first group,
     B = ⟨u, p⟩ and S = ‖p‖.
     """
     peak = np.full(len(tokens[0].values), -np.inf)
@@ -96,7 +96,7 @@ def exponential_sums(
             square += level**2 * square_rest
         mass.append(group_mass)
     total = mass[0] + mass[1]
-    return mass[1] / total, first / total, np.sqrt(square) / total
+    return mass[0] / total, first / total, np.sqrt(square) / total
 
 
 def _rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]:
@@ -111,11 +111,8 @@ def _rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array
     def moment(power: int, degree: int) -> Array:
         a = power * sharpness
         mills = np.sqrt(np.pi / 2) * erfcx((a - t) / np.sqrt(2))
-        if degree == 0:
-            return density * mills
-        if degree == 1:
-            return density * (a * mills - 1)
-        return density * ((1 + a**2) * mills - (a + t))
+        factors = (mills, a * mills - 1, (1 + a**2) * mills - (a + t))
+        return np.asarray(density * factors[degree])
 
     mean = [moment(1, 0), moment(1, 1), moment(2, 0)]
     second = {
