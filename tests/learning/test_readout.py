@@ -40,6 +40,15 @@ def test_smooth_losses_reach_a_zero_gradient(shape, name, ridge):
     assert readout.residual <= 1e-8
 
 
+@pytest.mark.parametrize("shape", [(90, 140), (150, 120), (320, 120), (700, 120)])
+@pytest.mark.parametrize("ridge", [1e-7, 1e-5, 1e-2])
+def test_many_dimensions_take_the_first_order_steps_first(shape, ridge):
+    features, labels = draw(*shape)
+    readout = fit_readout(features, labels, Logistic(), ridge)
+    assert readout.converged, readout.status
+    assert gradient_norm(features, labels, Logistic(), ridge, readout) <= 1.1e-8
+
+
 @pytest.mark.parametrize("name", SMOOTH)
 def test_without_ridge_above_capacity_the_gradient_vanishes(name):
     features, labels = draw(300, 20)

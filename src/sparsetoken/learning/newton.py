@@ -1,11 +1,17 @@
-"""Newton's method for smooth losses, with a Cholesky factor that several steps share.
+"""The minimum of a smooth loss: limited-memory BFGS while that is fast, then Newton's method.
 
-A step solves the Newton system by conjugate gradients, preconditioned by the factor of an earlier
-Hessian. The factor, whose cost is that of about twenty products, is made anew only when conjugate
-gradients slow down. It is held in single precision, which preconditions as well and takes half the
-memory; double precision takes over where the Hessian is too ill-conditioned for that.
+Losses that only tend to their infimum, like the logistic loss, make Newton's method grow the
+margins by about one unit a step, with a new Hessian each time; there limited-memory BFGS, whose
+steps cost one product with the features and one with their transpose, goes first, for as long as
+its progress promises to end soon. Near capacity and at small ridges it does not.
+
+A Newton step solves its system by conjugate gradients, preconditioned by the Cholesky factor of an
+earlier Hessian. The factor is made anew only when conjugate gradients slow down. It is held in
+single precision, which preconditions as well and takes half the memory; double precision takes over
+where the Hessian is too ill-conditioned for that. benchmarks/readout_solvers.py has the times.
 """
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,17 +24,18 @@ __all__ = ["Minimum", "minimise_smooth"]
 
 CONJUGATE_STEPS = 16
 LARGEST_NORM = 1e9
+MEMORY = 20
+WATCHED = 20
+SMALLEST_DIMENSION = 100
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """The point (w, b) reached, its margins, the norm of the gradient there, and how it went."""
+    """The point (w, b) reached, the norm of the gradient there, and how it went."""
 
     weights: Array
     bias: float
-    margins: Array
     residual: float
-    converged: bool
     status: str
     steps: int
 
@@ -37,46 +44,136 @@ def minimise_smooth(
     examples: Examples, loss: Loss, ridge: float, tolerance: float, max_steps: int
 ) -> Minimum:
     """Minimise Σ p_i ℓ(y_i(⟨f_i, w⟩ + b)) + (ridge/2)‖w‖² until the gradient's norm <= tolerance."""
-    n, d = examples.shape
-    weights, bias, margins = np.zeros(d), 0.0, np.zeros(n)
-    newton = _NewtonSystem(examples, ridge)
-    status, residual, steps, first = "reached the limit of steps", np.inf, 0, 0.0
-    for steps in range(max_steps + 1):
-        gradient_w, gradient_b = examples.signed_total(examples.weights * loss.slope(margins))
-        gradient_w += ridge * weights
-        residual = float(np.hypot(np.linalg.norm(gradient_w), gradient_b))
-        first = first or residual
-        norm = float(np.linalg.norm(weights))
-        # A gradient of size ε leaves an error of up to ε/ridge in w: small ridges need more.
-        goal = min(tolerance, max(1e-4 * ridge * norm, 1e-13))
-        if residual <= goal:
-            status = "converged"
-            break
-        if norm > LARGEST_NORM or abs(bias) > LARGEST_NORM:
-            status = "no finite minimiser: the data are separable; use a ridge > 0"
-            break
-        accuracy = max(min(0.1, residual / first), 0.3 * goal / residual)
-        curvature = examples.weights * loss.curvature(margins)
-        step_w, step_b = newton.solve(curvature, -gradient_w, -gradient_b, accuracy)
-        change = examples.margins(step_w, step_b)
-        length = _line_search(
-            loss,
-            examples.weights,
-            margins,
-            change,
-            ridge,
-            (float(weights @ step_w), float(step_w @ step_w)),
-        )
-        if length == 0.0:
+    descent = _Descent(examples, loss, ridge, tolerance)
+    if np.isinf(loss.minimisers[0]) and examples.shape[1] >= SMALLEST_DIMENSION:
+        _limited_memory(descent, max_steps * MEMORY)
+    system = _NewtonSystem(examples, ridge)
+    first, taken = descent.residual, 0
+    status = ""
+    while not (status := descent.status()) and taken < max_steps:
+        accuracy = max(min(0.1, descent.residual / first), 0.3 * descent.goal / descent.residual)
+        curvature = examples.weights * loss.curvature(descent.margins)
+        step = system.solve(curvature, -descent.gradient, accuracy)
+        taken += 1
+        if not descent.move(step):
             status = "stalled at rounding error; standardise the features or use a larger ridge"
             break
-        weights, bias = weights + length * step_w, bias + length * step_b
-        margins = margins + length * change
-        if steps % 8 == 7:  # sheds the rounding errors that the updates gather
-            margins = examples.margins(weights, bias)
-    if residual <= tolerance:
+    if descent.residual <= tolerance:
         status = "converged"
-    return Minimum(weights, bias, margins, residual, status == "converged", status, steps)
+    status = status or "reached the limit of steps"
+    point = descent.point
+    return Minimum(point[:-1], float(point[-1]), descent.residual, status, descent.steps)
+
+
+class _Descent:
+    """A point (w, b) with its margins and gradient, moved along directions of descent."""
+
+    def __init__(self, examples: Examples, loss: Loss, ridge: float, tolerance: float) -> None:
+        n, d = examples.shape
+        self.examples, self.loss, self.ridge, self.tolerance = examples, loss, ridge, tolerance
+        self.point, self.margins = np.zeros(d + 1), np.zeros(n)
+        self.steps = 0
+        self._look()
+
+    def _look(self) -> None:
+        slopes = self.examples.weights * self.loss.slope(self.margins)
+        self.gradient = np.append(*self.examples.signed_total(slopes))
+        self.gradient[:-1] += self.ridge * self.point[:-1]
+        self.residual = float(np.linalg.norm(self.gradient))
+        # A gradient of size ε leaves an error of up to ε/ridge in w: small ridges need more.
+        norm = float(np.linalg.norm(self.point[:-1]))
+        self.goal = min(self.tolerance, max(1e-4 * self.ridge * norm, 1e-13))
+
+    def status(self) -> str:
+        """Return how it ended, or nothing if it has not."""
+        if self.residual <= self.goal:
+            return "converged"
+        if np.linalg.norm(self.point) > LARGEST_NORM:
+            return "no finite minimiser: the data are separable; use a ridge > 0"
+        return ""
+
+    def move(self, step: Array) -> bool:
+        """Go along `step` as far as a line search says; False if that is nowhere."""
+        change = self.examples.margins(step[:-1], step[-1])
+        length = self._line_search(step, change)
+        if length == 0.0:
+            return False
+        self.point = self.point + length * step
+        self.margins = self.margins + length * change
+        self.steps += 1
+        if self.steps % 8 == 0:  # sheds the rounding errors that the updates gather
+            self.margins = self.examples.margins(self.point[:-1], self.point[-1])
+        self._look()
+        return True
+
+    def _line_search(self, step: Array, change: Array) -> float:
+        """Return a length at which the objective's slope is at most half of that at 0.
+
+        The slope is monotone, and unlike the value it is not lost in rounding near the minimum.
+        """
+        inner, square = float(self.point[:-1] @ step[:-1]), float(step[:-1] @ step[:-1])
+
+        def slope(length: float) -> float:
+            slopes = self.examples.weights * self.loss.slope(self.margins + length * change)
+            return float(slopes @ change + self.ridge * (inner + length * square))
+
+        start = float(self.gradient @ step)
+        if not start < 0:
+            return 0.0
+        low, high, length = 0.0, np.inf, 1.0
+        slope_low, slope_high = start, np.inf
+        for _ in range(60):
+            here = slope(length)
+            if abs(here) <= 0.5 * abs(start):
+                return length
+            if here > 0 or not np.isfinite(here):
+                high, slope_high = length, here
+            else:
+                low, slope_low = length, here
+            if np.isinf(high):
+                length *= 2
+                continue
+            # The secant's root, kept away from the ends of the bracket.
+            share = -slope_low / (slope_high - slope_low) if np.isfinite(slope_high) else 0.5
+            length = low + min(max(share, 0.1), 0.9) * (high - low)
+        return low
+
+
+def _limited_memory(descent: _Descent, max_steps: int) -> None:
+    """Descend by limited-memory BFGS until it converges or its progress is too slow."""
+    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)
+    history = [descent.residual]
+    scale = 1.0
+    while not descent.status() and len(history) <= max_steps:
+        step = -_two_loops(descent.gradient, pairs, scale)
+        point, gradient = descent.point, descent.gradient
+        if not descent.move(step):
+            return
+        moved, turned = descent.point - point, descent.gradient - gradient
+        product = float(moved @ turned)
+        if product > 0:
+            pairs.append((moved, turned, 1 / product))
+            scale = product / float(turned @ turned)
+        history.append(descent.residual)
+        if len(history) % WATCHED == 0 and len(history) > 2 * WATCHED:
+            gained = np.log(history[-WATCHED] / history[-1])
+            left = np.log(max(history[-1] / descent.goal, 1.0))
+            if left > 3 * max(gained, 0.0):
+                return
+
+
+def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array, float]], scale: float) -> Array:
+    """Return the limited-memory BFGS inverse Hessian times the gradient."""
+    result = gradient.copy()
+    shares = []
+    for moved, turned, inverse in reversed(pairs):
+        share = inverse * float(moved @ result)
+        shares.append(share)
+        result -= share * turned
+    result *= scale
+    for (moved, turned, inverse), share in zip(pairs, reversed(shares), strict=True):
+        result += (share - inverse * float(turned @ result)) * moved
+    return result
 
 
 class _NewtonSystem:
@@ -87,41 +184,37 @@ class _NewtonSystem:
         self.ridge = ridge
         self.factor: BorderedFactor | None = None
 
-    def solve(
-        self, curvature: Array, weights: Array, bias: float, accuracy: float
-    ) -> tuple[Array, float]:
-        """Return (Σ k_i (f_i, 1)(f_i, 1)ᵀ + ridge)⁻¹ (weights, bias), to a relative residual."""
+    def solve(self, curvature: Array, target: Array, accuracy: float) -> Array:
+        """Return (Σ k_i (f_i, 1)(f_i, 1)ᵀ + ridge)⁻¹ target, to a relative residual."""
         if self.factor is not None:
-            solution, reached = self._conjugate_gradients(curvature, weights, bias, accuracy)
+            solution, reached = self._conjugate_gradients(curvature, target, accuracy)
             if reached:
                 return solution
         self.factor = None
+        features = self.examples.features
+        squares = np.einsum("nd,nd->n", features, features, dtype=float)
+        scale = float(curvature @ squares) / self.examples.shape[1]
         for dtype, floor in ((np.float32, 1e-7), (np.float64, 1e-14), (np.float64, 1e-10)):
-            scale = float(curvature @ _square_norms(self.examples)) / self.examples.shape[1]
             shift = self.ridge + floor * max(scale, 1e-300)
             self.factor = self.examples.factor(curvature, shift, dtype)
             if self.factor is None:
                 continue
-            solution, reached = self._conjugate_gradients(curvature, weights, bias, accuracy)
+            solution, reached = self._conjugate_gradients(curvature, target, accuracy)
             if reached:
                 return solution
         if self.factor is None:  # flat: the curvature vanishes, so follow the gradient
-            return weights, bias
-        return self.factor.solve(weights, bias)
+            return target
+        return np.append(*self.factor.solve(target[:-1], float(target[-1])))
 
     def _conjugate_gradients(
-        self, curvature: Array, weights: Array, bias: float, accuracy: float
-    ) -> tuple[tuple[Array, float], bool]:
+        self, curvature: Array, target: Array, accuracy: float
+    ) -> tuple[Array, bool]:
         assert self.factor is not None
-        target = np.append(weights, bias)
         solution, residual = np.zeros_like(target), target
         direction, product = target, 1.0
-        for step in range(CONJUGATE_STEPS + 1):
-            if np.linalg.norm(residual) <= accuracy * np.linalg.norm(target):
-                return (solution[:-1], float(solution[-1])), True
-            if step == CONJUGATE_STEPS:
-                break
-            solved = np.append(*self.factor.solve(residual[:-1], residual[-1]))
+        enough = accuracy * float(np.linalg.norm(target))
+        for step in range(CONJUGATE_STEPS):
+            solved = np.append(*self.factor.solve(residual[:-1], float(residual[-1])))
             previous, product = product, float(residual @ solved)
             direction = solved if step == 0 else solved + (product / previous) * direction
             image = self._times(curvature, direction)
@@ -130,50 +223,12 @@ class _NewtonSystem:
                 break
             solution = solution + (product / along) * direction
             residual = residual - (product / along) * image
-        return (solution[:-1], float(solution[-1])), False
+            if np.linalg.norm(residual) <= enough:
+                return solution, True
+        return solution, False
 
     def _times(self, curvature: Array, point: Array) -> Array:
         scores = self.examples.scores(point[:-1]) + point[-1]
-        weights, bias = self.examples.total(curvature * scores)
-        return np.append(weights + self.ridge * point[:-1], bias)
-
-
-def _square_norms(examples: Examples) -> Array:
-    return np.asarray(np.einsum("nd,nd->n", examples.features, examples.features, dtype=float))
-
-
-def _line_search(
-    loss: Loss,
-    probabilities: Array,
-    margins: Array,
-    change: Array,
-    ridge: float,
-    products: tuple[float, float],
-) -> float:
-    """Return a step at which the objective's slope along the direction is at most half of that at 0.
-
-    The slope is monotone, and unlike the value it is not lost in rounding near the minimum.
-    `products` are ⟨w, step⟩ and ‖step‖².
-    """
-    inner, square = products
-
-    def slope(length: float) -> float:
-        return float(
-            (probabilities * loss.slope(margins + length * change)) @ change
-            + ridge * (inner + length * square)
-        )
-
-    start = slope(0.0)
-    if not start < 0:
-        return 0.0
-    low, high, length = 0.0, np.inf, 1.0
-    for _ in range(60):
-        here = slope(length)
-        if abs(here) <= 0.5 * abs(start):
-            return length
-        if here > 0 or not np.isfinite(here):
-            high = length
-        else:
-            low = length
-        length = 0.5 * (low + high) if np.isfinite(high) else 2 * length
-    return low if np.isfinite(high) else length
+        image = np.append(*self.examples.total(curvature * scores))
+        image[:-1] += self.ridge * point[:-1]
+        return image

@@ -151,7 +151,8 @@ class AttentionGeometry(Geometry):
         points = _sobol(task.length)
         values = np.empty(REPLICATES)
         for replicate in range(REPLICATES):
-            shifted = (points + rng.random(task.length)) % 1.0
+            shifted = points + rng.random(task.length)
+            shifted -= shifted >= 1
             noise = ndtri(np.clip(shifted, 1e-16, 1 - 1e-16))
             positive = self._scores_given(task, noise, True)
             negative = self._scores_given(task, noise, False)
