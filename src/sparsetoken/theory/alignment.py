@@ -27,7 +27,7 @@ class Alignment:
     readout_cosine : float
         Cosine of the first readout step with the signal, for comparison.
     rate_constant : float
-        C in |cosine| = 1 - C/α0 + o(1/α0); infinite without a signal.
+        C in abs(cosine) = 1 - C/α0 + o(1/α0); infinite without a signal.
     anti_aligned : bool
         Whether the query points away from the signal. A larger bias step cures it.
     """
@@ -121,7 +121,7 @@ def _slope_moments(loss: Loss, mean: float, noise: float) -> tuple[float, float]
 
 
 def _rate_constant(task: Task, training: Training) -> float:
-    """Return C in |cosine| = 1 - C/α0 + o(1/α0)."""
+    """Return C in abs(cosine) = 1 - C/α0 + o(1/α0)."""
     limit = _QueryStep(task, training, 0.0)
     projection = limit.pull + limit.push * limit.readout_signal
     if projection == 0:
