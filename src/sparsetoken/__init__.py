@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sparsetoken.task import Query, Task, Training
     from sparsetoken.theory.alignment import Alignment, align
     from sparsetoken.theory.capacity import Capacity, capacity
+    from sparsetoken.theory.oracle import Oracle, RequiredStrength, oracle, required_strength
     from sparsetoken.theory.prediction import Prediction, curve, predict
     from sparsetoken.validation import ParameterError
 
@@ -54,6 +55,7 @@ _HOMES = {
     "task": ("Query", "Task", "Training"),
     "theory.alignment": ("Alignment", "align"),
     "theory.capacity": ("Capacity", "capacity"),
+    "theory.oracle": ("Oracle", "RequiredStrength", "oracle", "required_strength"),
     "theory.prediction": ("Prediction", "curve", "predict"),
     "validation": ("ParameterError",),
 }
@@ -63,10 +65,12 @@ __all__ = [
     "Alignment",
     "Capacity",
     "Loss",
+    "Oracle",
     "ParameterError",
     "Prediction",
     "Query",
     "Readout",
+    "RequiredStrength",
     "Sample",
     "Separability",
     "Simulation",
@@ -84,9 +88,11 @@ __all__ = [
     "fit_readout",
     "get_loss",
     "loss_names",
+    "oracle",
     "predict",
     "read_study",
     "register_loss",
+    "required_strength",
     "run_cells",
     "run_sweep",
     "run_trial",

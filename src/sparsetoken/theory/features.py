@@ -102,7 +102,7 @@ def _replicate(
     amplitude, along_noise, scale = [], [], []
     for label, counts in groups.items():
         tokens = draw_tokens(counts, log2_points, (*seed, label + 1))
-        a, b, s = exponential_sums(tokens, query.sharpness, (shift, 0.0))
+        a, b, s = exponential_sums(tokens, query.sharpness, (shift, 0.0)).softmax_triple()
         amplitude.append(a)
         along_noise.append(b)
         scale.append(s)

@@ -7,6 +7,7 @@ form (docs/theory.md, section 5.1). For n up to `EXPLICIT` nothing is approximat
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
@@ -14,7 +15,7 @@ from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
 
-__all__ = ["EXPLICIT", "TokenGroup", "draw_tokens", "exponential_sums"]
+__all__ = ["EXPLICIT", "ExponentialSums", "TokenGroup", "draw_tokens", "exponential_sums"]
 
 # Tokens of a group that are drawn one by one.
 EXPLICIT = 32
@@ -40,11 +41,16 @@ class TokenGroup:
     normals: Array
 
 
+@lru_cache(maxsize=48)
 def draw_tokens(
-    counts: tuple[int, ...], log2_points: int, seed: tuple[int, ...]
+    counts: tuple[int, ...], log2_points: int, seed: tuple[int, ...], most: int = EXPLICIT
 ) -> tuple[TokenGroup, ...]:
-    """Draw groups of independent standard normal tokens at 2^log2_points scrambled Sobol points."""
-    explicit = [min(count, EXPLICIT) for count in counts]
+    """Draw groups of independent standard normal tokens at 2^log2_points scrambled Sobol points.
+
+    At most `most` tokens of a group are drawn one by one. Kept for repeated calls: the tokens do
+    not depend on the signal or the query.
+    """
+    explicit = [min(count, most) for count in counts]
     rests = [count - kept for count, kept in zip(counts, explicit, strict=True)]
     sizes = [kept + (_NORMALS if rest else 0) for kept, rest in zip(explicit, rests, strict=True)]
     sobol = qmc.Sobol(sum(sizes), scramble=True, rng=np.random.default_rng(seed))
@@ -69,14 +75,32 @@ def _largest(uniforms: Array, count: int) -> Array:
     return np.asarray(ndtri_exp(np.cumsum(np.log(uniforms) / remaining, axis=1)))
 
 
+@dataclass(frozen=True, eq=False)
+class ExponentialSums:
+    """Sums of e = exp(κu + shift - peak) over the tokens u of each sequence, all of shape (points,).
+
+    Attributes
+    ----------
+    peak : the largest exponent of the sequence
+    marked, total : Σ e over the first group, and over both
+    first, square : Σ u e and Σ e²
+    """
+
+    peak: Array
+    marked: Array
+    total: Array
+    first: Array
+    square: Array
+
+    def softmax_triple(self) -> tuple[Array, Array, Array]:
+        """Return (A, B, S) of the softmax weights p: the first group's weight, ⟨u, p⟩ and ‖p‖."""
+        return self.marked / self.total, self.first / self.total, np.sqrt(self.square) / self.total
+
+
 def exponential_sums(
     tokens: tuple[TokenGroup, ...], sharpness: float, shifts: tuple[float, float]
-) -> tuple[Array, Array, Array]:
-    """Return the triple (A, B, S) of softmax weights p over two groups of tokens u.
-
-    p is proportional to exp(κu + shift of the group); A is the weight of the first group,
-    B = ⟨u, p⟩ and S = ‖p‖.
-    """
+) -> ExponentialSums:
+    """Return the sums over two groups of tokens u of e = exp(κu + shift of the group)."""
     peak = np.full(len(tokens[0].values), -np.inf)
     for group, shift in zip(tokens, shifts, strict=True):
         if group.values.shape[1]:
@@ -88,15 +112,13 @@ def exponential_sums(
         first += np.einsum("ij,ij->i", weights, group.values)
         square += np.einsum("ij,ij->i", weights, weights)
         if group.rest:
-            lowest = group.values[:, -1]
-            level = np.exp(sharpness * lowest + shift - peak)
+            level = np.exp(sharpness * group.values[:, -1] + shift - peak)
             zeroth_rest, first_rest, square_rest = _rest_sums(group, sharpness)
             group_mass += level * zeroth_rest
             first += level * first_rest
             square += level**2 * square_rest
         mass.append(group_mass)
-    total = mass[0] + mass[1]
-    return mass[0] / total, first / total, np.sqrt(square) / total
+    return ExponentialSums(peak, mass[0], mass[0] + mass[1], first, square)
 
 
 def _rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]:
@@ -123,7 +145,13 @@ def _rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array
         (2, 1): moment(3, 1),
         (2, 2): moment(4, 0),
     }
-    covariance = {(i, j): value - mean[i] * mean[j] for (i, j), value in second.items()}
+    covariance = {
+        # A variance at the rounding level of its second moment is none.
+        (i, j): np.where(value - mean[i] * mean[j] > 1e-12 * value, value - mean[i] * mean[j], 0.0)
+        if i == j
+        else value - mean[i] * mean[j]
+        for (i, j), value in second.items()
+    }
     deviations = _correlated(covariance, group.normals)
     sums = [
         group.rest * centre + np.sqrt(group.rest) * deviation
@@ -134,11 +162,16 @@ def _rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array
 
 def _correlated(covariance: dict[tuple[int, int], Array], normals: Array) -> list[Array]:
     """Return three normal deviates with the given covariances, by a Cholesky factor per point."""
-    tiny = 1e-300
-    first = np.sqrt(np.maximum(covariance[0, 0], tiny))
-    l10, l20 = covariance[1, 0] / first, covariance[2, 0] / first
-    second = np.sqrt(np.maximum(covariance[1, 1] - l10**2, tiny))
-    l21 = np.where(second > 1e-8 * first, (covariance[2, 1] - l20 * l10) / second, 0.0)
+    first = np.sqrt(covariance[0, 0])
+    l10, l20 = _ratio(covariance[1, 0], first), _ratio(covariance[2, 0], first)
+    remainder = covariance[1, 1] - l10**2
+    second = np.sqrt(np.where(remainder > 1e-10 * covariance[1, 1], remainder, 0.0))
+    l21 = _ratio(covariance[2, 1] - l20 * l10, second)
     third = np.sqrt(np.maximum(covariance[2, 2] - l20**2 - l21**2, 0.0))
     g = normals.T
     return [first * g[0], l10 * g[0] + second * g[1], l20 * g[0] + l21 * g[1] + third * g[2]]
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    """Return numerator/denominator, 0 where the denominator is 0."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
