@@ -1,0 +1,99 @@
+"""Start the command in its own process, on a machine in a chosen kind of trouble."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+PATIENCE = 120  # seconds; only a hang takes so long, however busy the machine is
+
+
+def small_files(size: str) -> None:
+    """Let no file grow beyond `size` bytes, as if the disk were full."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))
+
+
+def no_privileges() -> None:
+    """Make file permissions count for root too, by giving up all of its capabilities."""
+    if os.geteuid() == 0:
+        header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+        assert ctypes.CDLL(None, use_errno=True).capset(header, (ctypes.c_uint32 * 6)()) == 0
+
+
+TROUBLES: dict[str, Callable[..., None]] = {"small": small_files, "plain": no_privileges}
+
+
+class Driver:
+    """A running `sparsetoken sweep ARGUMENTS`, in a session of its own."""
+
+    def __init__(self, *arguments: object, trouble: str = "", folder: Path | None = None) -> None:
+        command = [sys.executable, __file__, trouble, "sweep", *map(str, arguments)]
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            cwd=folder,
+        )
+        self._seen: set[psutil.Process] = set()
+
+    def descendants(self) -> set[psutil.Process]:
+        """Return all processes that it has been seen to start."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._seen.update(psutil.Process(self.process.pid).children(recursive=True))
+        return self._seen
+
+    def wait_until(self, condition: Callable[[], bool]) -> bool:
+        """Wait for a condition, or until the process ends; return whether the condition holds."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            self.descendants()
+            if condition():
+                return True
+            assert time.monotonic() < deadline, "the driver hangs"
+            time.sleep(0.01)
+        return condition()
+
+    def kill(self) -> None:
+        self.descendants()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate(timeout=PATIENCE)
+
+    def press_ctrl_c(self) -> None:
+        """Do what a terminal does: signal the whole group."""
+        self.descendants()
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> tuple[int, str]:
+        """Return exit code and output."""
+        output, _ = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, output
+
+    def assert_nothing_is_left(self) -> None:
+        gone, alive = psutil.wait_procs(self._seen, timeout=PATIENCE / 4)
+        assert not alive
+        assert gone
+
+
+def sweep(*arguments: object, trouble: str = "", folder: Path | None = None) -> tuple[int, str]:
+    """Run the command to its end; return exit code and output."""
+    return Driver(*arguments, trouble=trouble, folder=folder).end()
+
+
+if __name__ == "__main__":
+    from sparsetoken.cli import main
+
+    if sys.argv[1]:
+        name, *values = sys.argv[1].split()
+        TROUBLES[name](*values)
+    main(sys.argv[2:])
