@@ -38,26 +38,30 @@ def dask_backend(address: str) -> Iterator[Backend]:
     except (OSError, ValueError, TimeoutError) as error:
         raise SweepError(f"cannot reach a Dask scheduler at {address}: {error}") from None
     with client:
-        _check_workers(client)
+        _check_versions(client)
         # Not pure: Dask would answer a second attempt with the failure of the first.
         executor = client.get_executor(pure=False)  # type: ignore[no-untyped-call]
         try:
             yield Backend(executor, _window(client), (KilledWorker,))
         finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False)
 
 
-def _check_workers(client: "Client") -> None:
-    """Refuse a cluster whose workers lack this package or have another version of it."""
+def _check_versions(client: "Client") -> None:
+    """Refuse a cluster whose processes lack this package or have another version of it."""
     try:
         versions: dict[str, str] = client.run(_package_version)
+        # The scheduler unpickles calls too.
+        versions["scheduler"] = client.run_on_scheduler(  # type: ignore[no-untyped-call]
+            _package_version
+        )
     except Exception as error:  # noqa: BLE001 (Dask re-raises what the worker raised)
         raise SweepError(
-            f"the cluster's workers cannot import sparsetoken {__version__}: {error}"
+            f"the cluster's processes cannot import sparsetoken {__version__}: {error}"
         ) from None
-    for worker, version in versions.items():
+    for place, version in versions.items():
         if version != __version__:
-            raise SweepError(f"worker {worker} has sparsetoken {version}, not {__version__}")
+            raise SweepError(f"{place} has sparsetoken {version}, not {__version__}")
 
 
 def _package_version() -> str:

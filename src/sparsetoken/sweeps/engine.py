@@ -128,7 +128,7 @@ class Engine:
         try:
             done = future.result()
         except (BrokenExecutor, CancelledError) as error:
-            reason = str(error) or "the call was cancelled; is the cluster gone?"
+            reason = str(error) or "calls were cancelled, as if the cluster had gone"
             raise SweepError(
                 f"lost the workers: {reason}. What has finished is stored; run again to go on"
             ) from error

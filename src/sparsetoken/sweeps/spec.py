@@ -27,7 +27,7 @@ from pydantic import (
 
 from sparsetoken import validation
 from sparsetoken.sweeps.errors import StudyError
-from sparsetoken.sweeps.trial import problem
+from sparsetoken.sweeps.trial import Problem, problem
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
@@ -248,7 +248,7 @@ def _column(key: str) -> str:
     return _PREFIXES[table] + name
 
 
-def _settings(parts: Any, raw: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(parts: Problem, raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with every value as the validated objects have it."""
     exact = {**parts.task.to_dict(), **parts.training.to_dict()}
     for prefix, part in (("query_", parts.query), ("at_", parts.at)):

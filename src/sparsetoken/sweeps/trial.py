@@ -31,10 +31,12 @@ class Problem(NamedTuple):
 
 def problem(settings: Mapping[str, Any]) -> Problem:
     """Return the objects that the settings of a cell describe."""
+    given = "query_alignment" in settings
+    attends = settings["classifier"] == "attention"  # others have no use for a query
     return Problem(
         Task(**_fields_of(Task, settings)),
         Training(**_fields_of(Training, settings)),
-        Query(**_fields_of(Query, settings, "query_")) if "query_alignment" in settings else None,
+        Query(**_fields_of(Query, settings, "query_")) if given and attends else None,
         Task(**_fields_of(Task, settings, "at_")) if "at_length" in settings else None,
     )
 
@@ -63,18 +65,26 @@ def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
 
 
 def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
-    """Compute what theory says of a cell, with the uncertainty of each number."""
-    from sparsetoken import predict
+    """Compute what theory says of a cell, under the names that a trial has for the same thing."""
+    from sparsetoken import align, predict
 
     task, training, query, at = problem(settings)
+    attention = settings["classifier"] == "attention"
+    learnt = align(task, training) if attention and query is None else None
     prediction = predict(task, training, classifier=settings["classifier"], query=query, at=at)
-    uncertainty = asdict(prediction.uncertainty)
+    used = prediction.query
     return {
+        "alignment": used.alignment if used else None,
+        "sharpness": used.sharpness if used else None,
+        "query_norm": learnt.norm if learnt else None,
+        "readout_cosine": learnt.readout_cosine if learnt else None,
         "test_error": prediction.test_error,
         "train_loss": prediction.train_loss,
         "train_error": prediction.train_error,
         "margin": prediction.margin,
-        **{f"{name}_uncertainty": value for name, value in uncertainty.items()},
+        **{f"{name}_uncertainty": value for name, value in asdict(prediction.uncertainty).items()},
+        "converged": prediction.solution.converged,
+        "status": prediction.solution.status,
     }
 
 

@@ -1,0 +1,121 @@
+"""The same engine on a Dask cluster of two worker processes."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+import sweep_functions as functions
+from distributed import LocalCluster
+
+import sparsetoken.sweeps.cluster
+from sparsetoken.sweeps import Progress, Store, SweepError, run_cells
+
+
+@pytest.fixture
+def cluster(started: LocalCluster) -> LocalCluster:
+    started.wait_for_workers(2, timeout=60)  # of which the test before may have killed some
+    return started
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[LocalCluster]:
+    # Dask itself runs a call again when its worker dies; here it must leave that to the engine.
+    settings = {"distributed.scheduler.allowed-failures": 0}
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs="CRITICAL",
+        ) as running,
+    ):
+        yield running
+
+
+def results(path: Path) -> list[tuple[Any, ...]]:
+    with Store(path, check=True) as store:
+        return [row[:4] for row in store.trials()]
+
+
+def test_a_worker_killed_mid_trial_loses_nothing_and_stores_nothing_twice(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    grid = [{"slope": float(s), "sleep": 0.2, "traces": str(traces)} for s in range(1, 4)]
+    killed: list[Path] = []
+
+    def kill_once(_: Progress) -> None:
+        for trace in [] if killed else traces.iterdir():
+            if len(pids := trace.read_text().split()) == 1:  # begun, not done
+                os.kill(int(pids[0]), signal.SIGKILL)
+                killed.append(trace)
+                return
+
+    end = run_cells(
+        tmp_path / "a", grid, functions.traced, trials=5,
+        dask=cluster.scheduler_address, progress=kill_once,
+    )  # fmt: skip
+    assert (end.counts.done, end.counts.failed) == (15, 0)
+    [trace] = killed
+    assert trace.read_text().split()[-1] == "done"
+    assert len(trace.read_text().split()) >= 3  # begun twice, done once
+    with ThreadPoolExecutor(1) as executor:
+        run_cells(tmp_path / "b", grid, functions.traced, trials=5, executor=executor)
+    assert results(tmp_path / "a") == results(tmp_path / "b")
+
+
+def test_a_trial_that_kills_every_worker_fails_alone(cluster: LocalCluster, tmp_path: Path) -> None:
+    grid = [{"slope": 1.0, "bad": 2, "times": 99, "traces": str(tmp_path)}]
+    end = run_cells(
+        tmp_path / "a", grid, functions.dies, trials=8, retries=0, dask=cluster.scheduler_address
+    )
+    assert (end.counts.done, end.counts.failed) == (7, 1)
+    with Store(tmp_path / "a") as store:
+        [(_, trial, error)] = store.errors()
+    assert trial == 2
+    assert error.startswith("KilledWorker")
+
+
+def test_a_cluster_with_another_version_is_refused(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparsetoken.sweeps.cluster, "__version__", "9.9")
+    with pytest.raises(SweepError, match=r"has sparsetoken .*, not 9\.9"):
+        run_cells(
+            tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1,
+            dask=cluster.scheduler_address,
+        )  # fmt: skip
+
+
+def test_a_scheduler_that_is_not_there_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparsetoken.sweeps.cluster, "_CONNECT_SECONDS", 1)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(SweepError, match=f"cannot reach a Dask scheduler at {address}"):
+            run_cells(tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1, dask=address)
+
+
+def test_without_the_package_the_error_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['distributed'] = None\n"
+        "from sparsetoken.sweeps import run_cells\n"
+        "run_cells('a', [{'slope': 1}], divmod, trials=1, dask='tcp://127.0.0.1:1')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert "pip install 'sparsetoken[cluster]'" in done.stderr
