@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -25,19 +26,32 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_every_command_with_a_line(runner: CliRunner) -> None:
     result = runner.invoke(main, ["--help"])
     assert result.exit_code == 0
-    for name, command in main.commands.items():
+    for name in main.commands:
         assert name in result.output
-        assert command.get_short_help_str().strip()
     assert runner.invoke(main, ["-h"]).output == result.output
 
 
-@pytest.mark.parametrize("name", sorted(main.commands))
-def test_every_command_explains_itself_and_each_option(runner: CliRunner, name: str) -> None:
-    result = runner.invoke(main, [name, "--help"])
+def all_commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
+    for name, command in sorted(group.commands.items()):
+        yield (*names, name)
+        if isinstance(command, click.Group):
+            yield from all_commands(command, *names, name)
+
+
+@pytest.mark.parametrize("names", list(all_commands(main)), ids=" ".join)
+def test_every_command_explains_itself_and_each_option(
+    runner: CliRunner, names: tuple[str, ...]
+) -> None:
+    result = runner.invoke(main, [*names, "--help"])
     assert result.exit_code == 0
-    for parameter in main.commands[name].params:
+    command: click.Command = main
+    for name in names:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    assert command.get_short_help_str().strip()
+    for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
-            assert parameter.help, f"{name} {parameter.opts[0]} has no help"
+            assert parameter.help, f"{parameter.opts[0]} has no help"
 
 
 def test_version(runner: CliRunner) -> None:
