@@ -251,7 +251,11 @@ def _waiting(what: str) -> Iterator[None]:
 @_store
 @click.option("--x", help="The setting on the horizontal axis.")
 @click.option("--y", help="The result to draw.")
-@click.option("--scale", type=click.Choice(["linear", "logx", "logy", "loglog"]))
+@click.option(
+    "--scale",
+    type=click.Choice(["linear", "logx", "logy", "loglog"]),
+    help="Which axes are logarithmic; as the study says if not given.",
+)
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
