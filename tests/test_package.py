@@ -112,7 +112,7 @@ MAY_IMPORT = {
     "learning": FOUNDATION,
     "theory": FOUNDATION,
     "simulation": BELOW_LEARNING,
-    "estimators": BELOW_LEARNING,
+    "estimators": BELOW_LEARNING | {"plotting"},
 }
 LEAVES = {"cli", "explorer", "report", "__main__"}
 

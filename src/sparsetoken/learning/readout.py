@@ -73,8 +73,9 @@ def fit_readout(
     ridge: float,
     max_steps: int = 200,
     sample_weight: Array | None = None,
+    tolerance: float = GRADIENT_TOLERANCE,
 ) -> Readout:
-    """Minimise the readout's objective, to a gradient (or KKT residual) of at most 1e-8.
+    """Minimise the readout's objective, to a gradient (or KKT residual) of at most `tolerance`.
 
     Parameters
     ----------
@@ -86,6 +87,8 @@ def fit_readout(
         0 means the limit of small ridges; see the module's documentation.
     sample_weight : array of shape (n,), optional
         Weights >= 0, normalised here to sum to 1; not all 0.
+    tolerance : float
+        For smooth losses with a ridge; the other problems are solved to 1e-8.
     """
     ridge = validation.real("ridge", ridge, low=0)
     if not (loss.smooth or isinstance(loss, Hinge)):
@@ -95,14 +98,14 @@ def fit_readout(
     if np.all(examples.labels == examples.labels[0]):
         return _one_class(examples, loss)
     if 4 * n > 3 * d:
-        return _fit(examples, loss, ridge, max_steps)
+        return _fit(examples, loss, ridge, max_steps, tolerance)
     # With fewer samples than dimensions the solution lies in the span of the features: fᵢ = Q rᵢ.
     basis, coordinates = linalg.qr(examples.features.T, mode="economic", check_finite=False)
-    small = _fit(replace(examples, features=coordinates.T), loss, ridge, max_steps)
+    small = _fit(replace(examples, features=coordinates.T), loss, ridge, max_steps, tolerance)
     return replace(small, weights=basis @ small.weights)
 
 
-def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int) -> Readout:
+def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int, tolerance: float) -> Readout:
     if ridge == 0:
         limit = _without_ridge(examples, loss)
         if limit is not None:
@@ -116,7 +119,7 @@ def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int) -> Readou
         )
         solution = program.weights, program.bias
         return _readout(examples, loss, ridge, solution, program.residual, status, program.steps)
-    minimum = minimise_smooth(examples, loss, ridge, GRADIENT_TOLERANCE, max_steps)
+    minimum = minimise_smooth(examples, loss, ridge, tolerance, max_steps)
     solution = minimum.weights, minimum.bias
     return _readout(
         examples, loss, ridge, solution, minimum.residual, minimum.status, minimum.steps

@@ -1,0 +1,20 @@
+"""Classifiers for sequences and bags of tokens, in the manner of scikit-learn."""
+
+from sparsetoken.estimators.attention import AttentionClassifier, ElementwiseAttentionClassifier
+from sparsetoken.estimators.comparison import Comparison, compare
+from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
+from sparsetoken.estimators.metrics import localisation_score
+from sparsetoken.estimators.sequences import mask_tokens
+from sparsetoken.estimators.tokenwise import TokenWise
+
+__all__ = [
+    "AttentionClassifier",
+    "Comparison",
+    "ElementwiseAttentionClassifier",
+    "PooledClassifier",
+    "TokenWise",
+    "VectorisedClassifier",
+    "compare",
+    "localisation_score",
+    "mask_tokens",
+]

@@ -1,0 +1,254 @@
+"""What all classifiers of sequences share: input, labels, weights, one against the rest."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    assert_all_finite,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.sequences import Block, Sequences, as_sequences
+from sparsetoken.losses import get_loss, loss_names
+from sparsetoken.validation import ParameterError, choice, integer, real
+
+__all__ = ["Model", "SequenceClassifier", "sequences_of", "unchanged_on_error"]
+
+
+class Model(Protocol):
+    """What a fit gives: decisions of all one-against-the-rest problems."""
+
+    @property
+    def iterations(self) -> int:
+        """Largest number of steps that an optimiser took."""
+
+    def decide(self, block: Block) -> Array:
+        """Return the decisions, of shape (problems, samples of the block)."""
+
+
+def _class_weight(name: str, value: Any) -> Any:
+    if value is None or value == "balanced" or isinstance(value, Mapping):
+        return value
+    raise ParameterError(name, value, "None, 'balanced' or a dict {class: weight}")
+
+
+def _loss(name: str, value: Any) -> str:
+    return choice(name, value, loss_names())
+
+
+Check = Callable[[str, Any], Any]
+
+
+class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier sign(⟨f(X), w⟩ + b) of sequences, for some feature map f."""
+
+    model_: Any  # a Model, with more in the classifiers that need it
+
+    # How each parameter is checked, once; `fit` goes through them all.
+    _checks: ClassVar[dict[str, Check]] = {
+        "ridge": lambda name, value: real(name, value, low=0),
+        "loss": _loss,
+        "class_weight": _class_weight,
+        "length": lambda name, value: None if value is None else integer(name, value, low=1),
+    }
+
+    @abstractmethod
+    def _fit_model(
+        self, sequences: Sequences, labels: Array, weights: Array, rng: np.random.Generator
+    ) -> Model:
+        """Fit one binary problem for each row of `labels` (values -1 and +1); weights sum to 1."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Self:
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+            A 2-D X is n sequences of one token, or of `length` tokens if that is given.
+        y : array of shape (n,)
+            Class labels, two or more.
+        sample_weight : array of shape (n,), optional
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+        """
+        with unchanged_on_error(self):
+            for name, check in self._checks.items():
+                check(name, getattr(self, name))
+            sequences = sequences_of(self, X, mask, reset=True)
+            classes, codes = _encoded(y, len(sequences))
+            weights = _weights(sample_weight, len(sequences))
+            weights = weights * self._class_factors(classes, codes, weights)
+            _require_classes(classes, codes, weights)
+            used = np.flatnonzero(weights > 0)
+            if len(used) < len(weights):
+                sequences, codes, weights = sequences.take(used), codes[used], weights[used]
+            targets = range(1, 2) if len(classes) == 2 else range(len(classes))
+            labels = np.array([np.where(codes == target, 1.0, -1.0) for target in targets])
+            seed = check_random_state(getattr(self, "random_state", None)).randint(2**31)
+            rng = np.random.default_rng(seed)
+            model = self._fit_model(sequences, labels, weights / weights.sum(), rng)
+            self.classes_ = classes
+            self.model_ = model
+            self.n_iter_ = max(1, model.iterations)
+        return self
+
+    def decision_function(self, X: Any, mask: Any = None) -> Array:
+        """Return the decisions: (n,) for two classes, positive for the second; else (n, classes)."""
+        decisions = self._decisions(self._fitted_sequences(X, mask))
+        return decisions[0] if len(decisions) == 1 else decisions.T
+
+    def predict(self, X: Any, mask: Any = None) -> Array:
+        """Return the predicted class of each sequence."""
+        predicted = self._predicted(self._fitted_sequences(X, mask))
+        return np.asarray(self.classes_[predicted])
+
+    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any, mask: Any = None) -> Array:
+        """Return the probability of each class, of shape (n, classes); logistic loss only."""
+        decisions = self.decision_function(X, mask)
+        if decisions.ndim == 1:
+            return np.column_stack([expit(-decisions), expit(decisions)])
+        separate = np.maximum(expit(decisions), np.finfo(decisions.dtype).tiny)
+        return np.asarray(separate / separate.sum(axis=1, keepdims=True))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> float:
+        """Return the share of sequences whose class is predicted rightly."""
+        right = self.predict(X, mask) == np.asarray(y)
+        return float(np.average(right, weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _fitted_sequences(self, X: Any, mask: Any) -> Sequences:
+        check_is_fitted(self)
+        return sequences_of(self, X, mask, reset=False)
+
+    def _decisions(self, sequences: Sequences) -> Array:
+        parts = []
+        for block in sequences.blocks():
+            decisions = self.model_.decide(block)
+            if not np.all(np.isfinite(decisions)):
+                sequences.require_finite(block)
+            parts.append(decisions)
+        return np.concatenate(parts, axis=1)
+
+    def _predicted(self, sequences: Sequences) -> Array:
+        """Return the index of the predicted class of each sequence."""
+        decisions = self._decisions(sequences)
+        if len(decisions) == 1:
+            return np.asarray(decisions[0] > 0, dtype=int)
+        return np.asarray(decisions.argmax(axis=0))
+
+    def _class_factors(self, classes: Array, codes: Array, weights: Array) -> Array:
+        if self.class_weight is None:
+            return np.ones(len(codes))
+        totals = np.bincount(codes, weights, minlength=len(classes))
+        if self.class_weight == "balanced":
+            factors = totals.sum() / (len(classes) * np.where(totals > 0, totals, 1.0))
+        else:
+            unknown = [label for label in self.class_weight if label not in classes]
+            if unknown:
+                raise ParameterError(
+                    "class_weight", unknown[0], f"classes of y, {classes.tolist()}"
+                )
+            factors = np.array([float(self.class_weight.get(c, 1.0)) for c in classes.tolist()])
+        return np.asarray(factors[codes])
+
+    @property
+    def _loss_object(self) -> Any:
+        return get_loss(self.loss)
+
+
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
+    """Leave the estimator as it was if the block raises: nothing is half-fitted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def sequences_of(estimator: Any, X: Any, mask: Any, *, reset: bool) -> Sequences:
+    """Return the input as Sequences, and set or compare the number of features."""
+    length = getattr(estimator, "length", None)
+    factor = length or 1
+    if not _is_three_dimensional(X):
+        if mask is not None:
+            raise ParameterError("mask", type(mask).__name__, "None unless X is a 3-D array")
+        X = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
+        return as_sequences(X, length=length)
+    sequences = as_sequences(X, mask)
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+        estimator.n_features_in_ = factor * sequences.dimension
+    elif factor * sequences.dimension != estimator.n_features_in_:
+        raise ParameterError(
+            "dimension of X's tokens",
+            sequences.dimension,
+            f"{estimator.n_features_in_ // factor}, as in fit",
+        )
+    return sequences
+
+
+def _is_three_dimensional(X: Any) -> bool:
+    """Whether X is an array of three dimensions or a list of sequences, not a table."""
+    if isinstance(X, list | tuple) or (
+        isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
+    ):
+        return len(X) == 0 or np.ndim(X[0]) != 1
+    return isinstance(X, np.ndarray) and X.ndim > 2
+
+
+def _encoded(y: Any, samples: int) -> tuple[Array, Array]:
+    """Return the classes and each sample's index among them."""
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    if len(y) != samples:
+        raise ParameterError("length of y", len(y), f"{samples}, one label a sample")
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes
+
+
+def _require_classes(classes: Array, codes: Array, weights: Array) -> None:
+    if len(classes) < 2:
+        raise ParameterError("y of one class", classes.tolist(), "labels of at least two classes")
+    totals = np.bincount(codes, weights, minlength=len(classes))
+    if not np.all(totals > 0):
+        empty = classes[np.argmin(totals)]
+        raise ParameterError(f"weight of class {empty}", 0.0, "more than zero for every class")
+
+
+def _weights(sample_weight: Any, samples: int) -> Array:
+    if sample_weight is None:
+        return np.ones(samples)
+    weights = np.asarray(sample_weight, dtype=float)
+    if weights.ndim == 0:
+        weights = np.full(samples, float(weights))
+    if weights.shape != (samples,):
+        raise ParameterError("shape of sample_weight", weights.shape, f"({samples},)")
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad):
+        raise ParameterError(
+            f"sample_weight of sample {bad[0]}", weights[bad[0]], "a finite number >= 0"
+        )
+    return weights

@@ -1,0 +1,332 @@
+"""Fitting the heads of one binary classifier: query, choice by inner validation, refinement."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.objective import Heads, JointObjective, refine_heads
+from sparsetoken.estimators.pooling import Pooling, segment_sums
+from sparsetoken.estimators.query import Scaler, pooled_sums, query_pass, spread
+from sparsetoken.estimators.sequences import Sequences
+from sparsetoken.learning.readout import Readout, fit_readout
+from sparsetoken.losses import Loss
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "BinaryProblem",
+    "FittedHeads",
+    "HeadSettings",
+    "balanced_weights",
+    "first_coefficients",
+    "fit_heads",
+]
+
+SHARPNESS_GRID = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+HELD_OUT_SHARE = 0.25
+# Below this many samples of the smaller class a held-out part says too little to choose by it.
+LEAST_TO_HOLD_OUT = 8
+MOST_FOR_CHOICE = 4000
+# Above this size refinement starts on a subsample, to read all data a few times only.
+SUBSAMPLE_BYTES = 2**27
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """What `fit_heads` is to do; the fields are the classifier's parameters of that name."""
+
+    pooling: Pooling
+    loss: Loss
+    ridge: float
+    heads: int
+    refine: bool
+    tied: bool | str
+    sharpness: float | str
+    split: float | None
+    max_iter: int
+    tol: float
+
+
+@dataclass(frozen=True)
+class BinaryProblem:
+    """Samples with labels -1 and +1 and weights of sum 1.
+
+    Attributes
+    ----------
+    first_weights : array of shape (d,), optional
+        Stage 1's readout, if it is known already.
+    """
+
+    sequences: Sequences
+    labels: Array
+    weights: Array
+    first_weights: Array | None = None
+
+    def take(self, rows: Array) -> "BinaryProblem":
+        """Return some of the samples, their weights normalised again."""
+        weights = self.weights[rows]
+        return BinaryProblem(self.sequences.take(rows), self.labels[rows], weights / weights.sum())
+
+    def fit_readout(self, features: Array, loss: Loss, ridge: float) -> Readout:
+        """Return stage 4's solution for one row of features a sample."""
+        features = np.asarray(features, dtype=float)
+        return fit_readout(
+            features, self.labels, loss, ridge, sample_weight=self.weights, tolerance=1e-11
+        )
+
+    def balanced(self) -> Array:
+        """Return the weights rescaled so that either class has half of the total."""
+        return balanced_weights(self.labels, self.weights)
+
+
+@dataclass(frozen=True)
+class FittedHeads:
+    """The heads, with the choices that were made for them.
+
+    Attributes
+    ----------
+    heads : Heads
+    tied : bool
+    sharpness : float
+        Standard deviation of the first head's scores within a sequence, after the two steps.
+    iterations : int
+        Steps of the optimiser.
+    """
+
+    heads: Heads
+    tied: bool
+    sharpness: float
+    iterations: int
+
+
+def fit_heads(
+    problem: BinaryProblem, scaler: Scaler, settings: HeadSettings, rng: np.random.Generator
+) -> FittedHeads:
+    """Fit all heads of a binary classifier, one after another."""
+    if problem.sequences.lengths.max() == 1:
+        return _single_token(problem, scaler, settings)
+    if settings.split is None:
+        for_query = for_readout = problem
+    else:
+        query_rows, readout_rows = _stratified(problem.labels, settings.split, rng, "split")
+        for_query, for_readout = problem.take(query_rows), problem.take(readout_rows)
+    settings = _chosen(for_query, for_readout, scaler, settings, rng)
+    return _fit_chosen(for_query, for_readout, scaler, settings)
+
+
+def _single_token(problem: BinaryProblem, scaler: Scaler, settings: HeadSettings) -> FittedHeads:
+    """With one token in every sequence all weights are one: only the readout is left to fit."""
+    d = problem.sequences.dimension
+    none = np.zeros((settings.heads, d))
+    weights = np.zeros((settings.heads, d))
+    features = _head_features(problem.sequences, none[:1], scaler, settings.pooling)
+    readout = problem.fit_readout(features, settings.loss, settings.ridge)
+    weights[0] = readout.weights
+    return FittedHeads(Heads(none, weights, readout.bias), True, 0.0, max(1, readout.steps))
+
+
+def _fit_chosen(
+    for_query: BinaryProblem, for_readout: BinaryProblem, scaler: Scaler, settings: HeadSettings
+) -> FittedHeads:
+    """Fit the heads when sharpness and tied are known."""
+    d = for_query.sequences.dimension
+    sharpness = float(settings.sharpness)
+    heads = Heads(np.zeros((0, d)), np.zeros((0, d)), 0.0)
+    iterations = 0
+    for _ in range(settings.heads):
+        direction = two_step_direction(for_query, scaler, settings, heads)
+        extended = _with_query(heads, direction, sharpness)
+        if not settings.refine:
+            heads = _read_out(for_readout, extended, scaler, settings)
+            continue
+        start = _tied_start if settings.tied else _read_out
+        heads = start(for_readout, extended, scaler, settings)
+        heads, steps = _refined(for_readout, heads, scaler, settings)
+        iterations += steps
+    return FittedHeads(heads, bool(settings.tied), sharpness, max(1, iterations))
+
+
+def two_step_direction(
+    problem: BinaryProblem, scaler: Scaler, settings: HeadSettings, heads: Heads
+) -> Array:
+    """Return the next query after stages 1 to 3, scaled so that scores spread by one.
+
+    The classes are balanced in these stages, whatever their weights: the query of rare positives
+    would else point away from the signal (docs/theory.md, section 4).
+    """
+    weights = problem.balanced()
+    offset: Array | float = 0.0
+    if len(heads.queries):
+        offset = heads.decisions(problem.sequences, scaler, settings.pooling)
+    first = problem.first_weights
+    if first is None or len(heads.queries):
+        coefficients = first_coefficients(problem.labels, weights, settings.loss, offset)
+        first = pooled_sums(problem.sequences, scaler, coefficients)
+    query = query_pass(
+        problem.sequences, problem.labels, weights, scaler, first, settings.loss, offset
+    )
+    scale = spread(problem.sequences, scaler, query)
+    return query / scale if scale > 0 else np.zeros_like(query)
+
+
+def first_coefficients(
+    labels: Array, weights: Array, loss: Loss, offset: Array | float = 0.0
+) -> Array:
+    """Return c such that stage 1's readout is Σ c_i f̄_i: -ω_i y_i ℓ'(y_i o_i)."""
+    return -weights * labels * loss.slope(labels * np.broadcast_to(offset, labels.shape))
+
+
+def balanced_weights(labels: Array, weights: Array) -> Array:
+    """Return the weights rescaled so that either class has half of the total."""
+    positive = labels > 0
+    share = np.where(positive, weights[positive].sum(), weights[~positive].sum())
+    return np.asarray(weights / (2 * share))
+
+
+def _with_query(heads: Heads, direction: Array, sharpness: float) -> Heads:
+    return Heads(
+        np.vstack([heads.queries, sharpness * direction]),
+        np.vstack([heads.weights, direction]),
+        heads.bias,
+    )
+
+
+def _read_out(
+    problem: BinaryProblem, heads: Heads, scaler: Scaler, settings: HeadSettings
+) -> Heads:
+    """Return the heads with stage 4's readout on the features of all queries."""
+    features = _head_features(problem.sequences, heads.queries, scaler, settings.pooling)
+    readout = problem.fit_readout(features, settings.loss, settings.ridge)
+    return Heads(heads.queries, readout.weights.reshape(heads.queries.shape), readout.bias)
+
+
+def _tied_start(
+    problem: BinaryProblem, heads: Heads, scaler: Scaler, settings: HeadSettings
+) -> Heads:
+    """Return the heads with each w_h rescaled along itself: the best readout with w_h ∥ q_h."""
+    parts = []
+    for block in problem.sequences.blocks():
+        scores = scaler.scores(np.vstack([heads.queries, heads.weights]), block.tokens)
+        count = len(heads.queries)
+        attention = settings.pooling.weights(scores[:count], block)
+        parts.append(segment_sums(attention * scores[count:], block).T)
+    columns = np.concatenate(parts).astype(float)
+    norms = np.sqrt(np.maximum(np.mean(columns**2, axis=0), 1e-30))
+    readout = problem.fit_readout(columns / norms, settings.loss, max(settings.ridge, 1e-3))
+    multipliers = readout.weights / norms
+    # A readout of zero would leave the tied query nowhere to start from.
+    multipliers = np.where(np.abs(multipliers) < 1e-3, 1e-3, multipliers)
+    return Heads(heads.queries, multipliers[:, None] * heads.weights, readout.bias)
+
+
+def _refined(
+    problem: BinaryProblem, heads: Heads, scaler: Scaler, settings: HeadSettings
+) -> tuple[Heads, int]:
+    steps = 0
+    size = problem.sequences.token_bytes
+    stages = [problem]
+    if size > SUBSAMPLE_BYTES:
+        every = int(np.ceil(size / SUBSAMPLE_BYTES))
+        stages = [problem.take(np.arange(0, len(problem.sequences), every)), problem]
+    for index, stage in enumerate(stages):
+        objective = JointObjective(
+            stage.sequences,
+            stage.labels,
+            stage.weights,
+            scaler,
+            settings.pooling,
+            settings.loss,
+            settings.ridge,
+            bool(settings.tied),
+        )
+        polish = index > 0
+        limit = min(settings.max_iter, 10) if polish else settings.max_iter
+        heads, taken = refine_heads(objective, heads, limit, settings.tol)
+        steps += taken
+    return heads, steps
+
+
+def _head_features(sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
+    """Return f_h(X) of all heads side by side, standardised tokens: shape (n, H d)."""
+    count, d = queries.shape
+    result = np.empty((len(sequences), count, d), dtype=sequences.dtype)
+    for block in sequences.blocks():
+        attention = pooling.weights(scaler.scores(queries, block.tokens), block)
+        for head in range(count):
+            weighted = attention[head][:, None] * block.tokens
+            totals = segment_sums(attention[head], block)[:, None]
+            sums = segment_sums(weighted, block, axis=0)
+            result[block.samples, head] = (sums - totals * scaler.location) / scaler.scale
+    return result.reshape(len(sequences), count * d)
+
+
+def _chosen(
+    for_query: BinaryProblem,
+    for_readout: BinaryProblem,
+    scaler: Scaler,
+    settings: HeadSettings,
+    rng: np.random.Generator,
+) -> HeadSettings:
+    """Return the settings with "auto" replaced by what is best on held-out samples."""
+    choose_sharpness = settings.sharpness == "auto"
+    choose_tied = settings.tied == "auto" and settings.refine
+    if settings.tied == "auto" and not settings.refine:
+        settings = replace(settings, tied=False)
+    if not (choose_sharpness or choose_tied):
+        return settings
+    if _smaller_class(for_readout.labels) < LEAST_TO_HOLD_OUT:
+        sharpness = 1.0 if choose_sharpness else settings.sharpness
+        return replace(settings, sharpness=sharpness, tied=choose_tied or settings.tied)
+    fitted, held_out = _stratified(for_readout.labels, 1 - HELD_OUT_SHARE, rng, "split")
+    fitted, held_out = _at_most(fitted, MOST_FOR_CHOICE), _at_most(held_out, MOST_FOR_CHOICE)
+    inner, outer = for_readout.take(fitted), for_readout.take(held_out)
+    inner_query = inner if settings.split is None else for_query
+
+    def held_out_losses(candidate: HeadSettings) -> Array:
+        model = _fit_chosen(inner_query, inner, scaler, candidate)
+        decisions = model.heads.decisions(outer.sequences, scaler, settings.pooling)
+        return np.asarray(outer.weights * settings.loss.value(outer.labels * decisions))
+
+    if choose_sharpness:
+        plain = replace(settings, refine=False, heads=1)
+        candidates = [replace(plain, sharpness=value) for value in SHARPNESS_GRID]
+        totals = [held_out_losses(candidate).sum() for candidate in candidates]
+        settings = replace(settings, sharpness=SHARPNESS_GRID[int(np.argmin(totals))])
+    if choose_tied:
+        tied, free = replace(settings, tied=True), replace(settings, tied=False)
+        gain = held_out_losses(tied) - held_out_losses(free)
+        settings = free if _exceeds_chance(gain) else tied
+    return settings
+
+
+def _exceeds_chance(gain: Array) -> bool:
+    """Whether a sum of gains is more than its standard error above zero."""
+    return bool(gain.sum() > np.sqrt(len(gain)) * gain.std())
+
+
+def _at_most(rows: Array, limit: int) -> Array:
+    return rows[:: -(-len(rows) // limit)]
+
+
+def _smaller_class(labels: Array) -> int:
+    return int(min(np.sum(labels > 0), np.sum(labels < 0)))
+
+
+def _stratified(
+    labels: Array, share: float, rng: np.random.Generator, parameter: str
+) -> tuple[Array, Array]:
+    """Return sorted rows of a random part with `share` of either class, and of the rest."""
+    first, second = [], []
+    for label in (-1, 1):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        count = round(share * len(rows))
+        if not 0 < count < len(rows):
+            raise ParameterError(
+                parameter,
+                share,
+                f"a share that leaves samples of both classes on either side; of {len(rows)} "
+                f"samples of a class it takes {count}",
+            )
+        first.append(rows[:count])
+        second.append(rows[count:])
+    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))

@@ -1,0 +1,201 @@
+"""Classifiers without attention: a readout on pooled or on all tokens."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.base import Check, Model, SequenceClassifier
+from sparsetoken.estimators.pooling import segment_sums
+from sparsetoken.estimators.sequences import Block, Sequences
+from sparsetoken.learning.readout import fit_readout
+from sparsetoken.validation import ParameterError, choice
+
+__all__ = ["PooledClassifier", "VectorisedClassifier"]
+
+
+@dataclass(frozen=True)
+class _LinearModel:
+    """Readouts on standardised features: w (problems, D) and b (problems,)."""
+
+    kind: str
+    weights: Array
+    biases: Array
+    iterations: int
+
+    def decide(self, block: Block) -> Array:
+        features = _linear_features(block, self.kind)
+        weights = self.weights.astype(features.dtype)
+        return np.asarray(weights @ features.T + self.biases[:, None].astype(features.dtype))
+
+
+class _Linear(SequenceClassifier):
+    """A readout on features without parameters."""
+
+    def _kind(self) -> str:
+        raise NotImplementedError
+
+    def _fit_model(
+        self,
+        sequences: Sequences,
+        labels: Array,
+        weights: Array,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Model:
+        features = _all_features(sequences, self._kind())
+        location = weights @ features
+        variance = weights @ (features - location) ** 2
+        scale = np.sqrt(np.where(variance > 1e-24 * location**2, variance, 1.0))
+        standardised = (features - location) / scale
+        readouts = [
+            fit_readout(
+                standardised,
+                row,
+                self._loss_object,
+                self.ridge,
+                sample_weight=weights,
+                tolerance=1e-11,
+            )
+            for row in labels
+        ]
+        # Back to the coordinates of the features, so that decisions need no scaling.
+        vectors = np.array([readout.weights for readout in readouts]) / scale
+        biases = np.array([readout.bias for readout in readouts]) - vectors @ location
+        steps = max(readout.steps for readout in readouts)
+        return _LinearModel(self._kind(), vectors, biases, steps)
+
+    @property
+    def coef_(self) -> Array:
+        """Readouts in the features' own coordinates, of shape (problems, features)."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.weights)
+
+    @property
+    def intercept_(self) -> Array:
+        """Biases, of shape (problems,)."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.biases)
+
+
+class PooledClassifier(_Linear):
+    """A linear readout on the mean, or the coordinate-wise maximum, of the tokens.
+
+    Parameters
+    ----------
+    pooling : "mean" or "max", default "mean"
+    ridge : float, default 1e-2
+        Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised.
+    loss : str, default "logistic"
+        One of `sparsetoken.loss_names()`.
+    class_weight : None, "balanced" or dict, default None
+    length : int, optional
+        Tokens in a row of a 2-D X.
+
+    Attributes
+    ----------
+    classes_ : array of shape (classes,)
+    coef_ : array of shape (problems, d)
+    intercept_ : array of shape (problems,)
+    """
+
+    _checks: ClassVar[dict[str, Check]] = {
+        **SequenceClassifier._checks,
+        "pooling": lambda name, value: choice(name, value, ("mean", "max")),
+    }
+
+    def __init__(
+        self,
+        *,
+        pooling: str = "mean",
+        ridge: float = 1e-2,
+        loss: str = "logistic",
+        class_weight: Any = None,
+        length: int | None = None,
+    ) -> None:
+        self.pooling = pooling
+        self.ridge = ridge
+        self.loss = loss
+        self.class_weight = class_weight
+        self.length = length
+
+    def _kind(self) -> str:
+        return str(self.pooling)
+
+
+class VectorisedClassifier(_Linear):
+    """A linear readout on all tokens side by side; all sequences must have one length.
+
+    Parameters
+    ----------
+    ridge : float, default 1e-2
+        Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised.
+    loss : str, default "logistic"
+        One of `sparsetoken.loss_names()`.
+    class_weight : None, "balanced" or dict, default None
+    length : int, optional
+        Tokens in a row of a 2-D X.
+
+    Attributes
+    ----------
+    classes_ : array of shape (classes,)
+    coef_ : array of shape (problems, L d)
+    intercept_ : array of shape (problems,)
+    """
+
+    def __init__(
+        self,
+        *,
+        ridge: float = 1e-2,
+        loss: str = "logistic",
+        class_weight: Any = None,
+        length: int | None = None,
+    ) -> None:
+        self.ridge = ridge
+        self.loss = loss
+        self.class_weight = class_weight
+        self.length = length
+
+    def _kind(self) -> str:
+        return "vectorised"
+
+    def _fit_model(
+        self, sequences: Sequences, labels: Array, weights: Array, rng: np.random.Generator
+    ) -> Model:
+        _require_length(sequences, int(sequences.lengths[0]))
+        return super()._fit_model(sequences, labels, weights, rng)
+
+    def _decisions(self, sequences: Sequences) -> Array:
+        _require_length(sequences, self.coef_.shape[1] // sequences.dimension)
+        return super()._decisions(sequences)
+
+
+def _require_length(sequences: Sequences, length: int) -> None:
+    other = np.flatnonzero(sequences.lengths != length)
+    if len(other):
+        raise ParameterError(
+            f"length of sample {sequences.source_row(other[0])}",
+            int(sequences.lengths[other[0]]),
+            f"{length}, the same for all samples of a vectorised classifier",
+        )
+
+
+def _linear_features(block: Block, kind: str) -> Array:
+    """Return the block's features without parameters, of shape (k, D)."""
+    if kind == "mean":
+        lengths = block.lengths[:, None].astype(block.tokens.dtype)
+        return np.asarray(segment_sums(block.tokens, block, axis=0) / lengths)
+    if kind == "max":
+        return np.asarray(np.maximum.reduceat(block.tokens, block.starts, axis=0))
+    return block.tokens.reshape(len(block.lengths), -1)
+
+
+def _all_features(sequences: Sequences, kind: str) -> Array:
+    parts = []
+    for block in sequences.blocks():
+        features = _linear_features(block, kind)
+        if not np.all(np.isfinite(features)):
+            sequences.require_finite(block)
+        parts.append(np.asarray(features, dtype=float))
+    return np.concatenate(parts)

@@ -1,0 +1,60 @@
+"""Does attention go to the right tokens?"""
+
+from typing import Any
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.validation import ParameterError, integer
+
+__all__ = ["concentration", "localisation_score"]
+
+
+def localisation_score(attention: Any, positions: Any, k: int = 1) -> float:
+    """Return the share of sequences with an informative token among the k most attended.
+
+    Parameters
+    ----------
+    attention : array of shape (n, L), or list of n arrays of shape (L_i,)
+        Weights of the tokens, as `AttentionClassifier.attention` gives them.
+    positions : array of shape (n,), or list of n sequences of int
+        Positions of the informative tokens of each sequence; -1, None or an empty list if it has
+        none, which leaves the sequence out.
+    k : int, default 1
+        A sequence of fewer than k tokens counts with all of its tokens.
+
+    Returns
+    -------
+    float in [0, 1]
+    """
+    k = integer("k", k, low=1)
+    if len(attention) != len(positions):
+        raise ParameterError(
+            "length of positions", len(positions), f"{len(attention)}, one entry a sequence"
+        )
+    hits = []
+    for index, (weights, entry) in enumerate(zip(attention, positions, strict=True)):
+        wanted = _positions(entry)
+        if len(wanted) == 0:
+            continue
+        weights = np.asarray(weights)
+        if wanted.min() < 0 or wanted.max() >= len(weights):
+            raise ParameterError(
+                f"positions of sample {index}", wanted.tolist(), f"within 0 ... {len(weights) - 1}"
+            )
+        hits.append(np.isin(np.argsort(-weights, kind="stable")[:k], wanted).any())
+    if not hits:
+        raise ParameterError("positions", "none", "an informative token in some sequence")
+    return float(np.mean(hits))
+
+
+def concentration(attention: Any) -> Array:
+    """Return 1/Σ p² for each sequence: the number of tokens that attention is spread over."""
+    return np.array([1.0 / float(np.sum(np.square(weights))) for weights in attention])
+
+
+def _positions(entry: Any) -> Array:
+    if entry is None:
+        return np.zeros(0, dtype=int)
+    wanted = np.atleast_1d(np.asarray(entry, dtype=int))
+    return wanted[:0] if wanted.size == 1 and wanted[0] == -1 else wanted

@@ -1,0 +1,378 @@
+"""What a fit computes: stages, objective, choices, heads, classes, weights."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from bags import equal_bags, make_bags
+
+from sparsetoken import Task, Training, get_loss, sample
+from sparsetoken.estimators import (
+    AttentionClassifier,
+    ElementwiseAttentionClassifier,
+    PooledClassifier,
+    VectorisedClassifier,
+)
+from sparsetoken.estimators.heads import first_coefficients
+from sparsetoken.estimators.objective import Heads, JointObjective
+from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax
+from sparsetoken.estimators.query import Scaler, first_pass, pooled_sums, query_pass, spread
+from sparsetoken.estimators.sequences import as_sequences
+from sparsetoken.learning.features import attention_weights, features
+from sparsetoken.learning.stages import first_step, query_step
+
+PLAIN = Scaler(np.zeros(5), np.ones(5))
+POOLINGS = [Softmax(), *(Elementwise(name) for name in ("sigmoid", "tanh", "linear", "exp"))]
+
+
+def test_stages_are_those_of_the_learning_module() -> None:
+    X, y, _ = equal_bags()
+    labels = 2.0 * y - 1
+    sequences, weights = as_sequences(X), np.full(len(X), 1 / len(X))
+    loss = get_loss("logistic")
+    training = Training(alpha0=1, alpha1=1, readout_step=1.0, bias_step=0.0)
+    expected, _ = first_step(X, labels, training)
+    coefficients = first_coefficients(labels, weights, loss)
+    first = pooled_sums(sequences, PLAIN, coefficients)
+    np.testing.assert_allclose(first, expected)
+    query = query_pass(sequences, labels, weights, PLAIN, first, loss)
+    expected_query = query_step(X, labels, expected, 0.0, training)
+    rate = training.query_step * training.inverse_temperature
+    np.testing.assert_allclose(rate * query, expected_query, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_first_pass_standardises_and_sums(dtype: Any) -> None:
+    bags = make_bags(dtype=dtype)
+    bags.X[:] = [
+        bag * np.array([1, 2, 3, 4, 0], dtype) + np.array([100, 0, -5, 0, 7], dtype)
+        for bag in bags.X
+    ]
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(size=len(bags.X))
+    coefficients = rng.standard_normal((3, len(bags.X)))
+    scaler, sums = first_pass(as_sequences(bags.X), weights, coefficients)
+    tokens = np.concatenate(bags.X).astype(float)
+    token_weights = np.repeat(weights, list(map(len, bags.X)))
+    location = np.average(tokens, axis=0, weights=token_weights)
+    scale = np.sqrt(np.average((tokens - location) ** 2, axis=0, weights=token_weights))
+    scale[4] = 1.0  # a constant coordinate is not scaled
+    tolerance = 1e-10 if dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(scaler.location, location, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(scaler.scale, scale, rtol=tolerance)
+    means = np.array([bag.mean(axis=0) for bag in bags.X], dtype=float)
+    expected = coefficients @ ((means - location) / scale)
+    np.testing.assert_allclose(sums, expected, rtol=tolerance, atol=30 * tolerance)
+    again = [pooled_sums(as_sequences(bags.X), scaler, row) for row in coefficients]
+    np.testing.assert_allclose(again, sums, rtol=tolerance, atol=1000 * tolerance)
+
+
+def test_large_location_does_not_spoil_the_scale() -> None:
+    X, y, _ = equal_bags()
+    scaler, _ = first_pass(as_sequences(X + 1e6), np.ones(len(X)), (2.0 * y - 1)[None])
+    np.testing.assert_allclose(scaler.scale, X.reshape(-1, 5).std(axis=0), rtol=1e-6)
+
+
+def test_spread_is_the_standard_deviation_within_sequences() -> None:
+    bags = make_bags()
+    query = np.array([1.0, -2.0, 0.5, 0.0, 3.0])
+    within = np.concatenate([bag @ query - np.mean(bag @ query) for bag in bags.X])
+    assert spread(as_sequences(bags.X), PLAIN, query) == pytest.approx(np.sqrt(np.mean(within**2)))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("pooling", POOLINGS, ids=repr)
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_gradient_is_the_derivative(pooling: Pooling, tied: bool, heads: int, loss: str) -> None:
+    bags = make_bags(count=30)
+    rng = np.random.default_rng(2)
+    scaler = Scaler(rng.standard_normal(5), rng.uniform(0.5, 2, 5))
+    weights = rng.uniform(size=30)
+    objective = JointObjective(
+        as_sequences(bags.X),
+        2.0 * bags.y - 1,
+        weights / weights.sum(),
+        scaler,
+        pooling,
+        get_loss(loss),
+        ridge=0.3,
+        tied=tied,
+    )
+    point = 0.3 * rng.standard_normal(heads * (6 if tied else 10) + 1)
+    _, gradient = objective(point)
+    width = 1e-6
+    differences = [
+        (objective(point + width * axis)[0] - objective(point - width * axis)[0]) / (2 * width)
+        for axis in np.eye(len(point))
+    ]
+    np.testing.assert_allclose(gradient, differences, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_parameters_survive_packing(tied: bool) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((2, 5))
+    queries = np.array([[2.0], [-0.5]]) * weights if tied else rng.standard_normal((2, 5))
+    objective = JointObjective(
+        as_sequences(make_bags().X),
+        np.ones(1),
+        np.ones(1),
+        PLAIN,
+        Softmax(),
+        get_loss("square"),
+        0,
+        tied,
+    )
+    heads = objective.unpack(objective.pack(Heads(queries, weights, 0.7)))
+    np.testing.assert_allclose(heads.queries, queries)
+    np.testing.assert_allclose(heads.weights, weights)
+    assert heads.bias == 0.7
+
+
+def test_attention_and_decision_are_those_of_the_formula() -> None:
+    X, y, _ = equal_bags()
+    model = AttentionClassifier(refine=False, sharpness=2.0, random_state=0).fit(X, y)
+    standardised = (X - X.reshape(-1, 5).mean(axis=0)) / X.reshape(-1, 5).std(axis=0)
+    weights = attention_weights(standardised, model.queries_[0, 0], 1.0)
+    np.testing.assert_allclose(model.attention(X), weights)
+    mapped = features(standardised, "attention", model.queries_[0, 0])
+    decision = mapped @ model.coef_[0, 0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(X), decision)
+
+
+@pytest.mark.parametrize("nonlinearity", ["sigmoid", "tanh", "linear", "exp"])
+def test_elementwise_decision_is_that_of_the_formula(nonlinearity: str) -> None:
+    X, y, _ = equal_bags()
+    model = ElementwiseAttentionClassifier(
+        nonlinearity=nonlinearity, refine=False, sharpness=1.0, random_state=0
+    ).fit(X, y)
+    standardised = (X - X.reshape(-1, 5).mean(axis=0)) / X.reshape(-1, 5).std(axis=0)
+    mapped = features(standardised, "elementwise", model.queries_[0, 0], nonlinearity=nonlinearity)
+    # Tokens are centred, but the weights do not sum to one: nothing else enters.
+    decision = mapped @ model.coef_[0, 0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(X), decision)
+    np.testing.assert_allclose(model.attention(X).sum(axis=1), 1)
+
+
+def test_zero_sharpness_is_mean_pooling() -> None:
+    X, y, _ = equal_bags()
+    attention = AttentionClassifier(refine=False, sharpness=0.0, ridge=1e-12).fit(X, y)
+    pooled = PooledClassifier(ridge=1e-12).fit(X, y)
+    np.testing.assert_allclose(
+        attention.decision_function(X), pooled.decision_function(X), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_pooled_features(pooling: str) -> None:
+    bags = make_bags()
+    model = PooledClassifier(pooling=pooling).fit(bags.X, bags.y)
+    pooled = np.array([getattr(bag, pooling)(axis=0) for bag in bags.X])
+    expected = pooled @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(bags.X), expected)
+
+
+def test_vectorised_features() -> None:
+    X, y, _ = equal_bags()
+    model = VectorisedClassifier().fit(X, y)
+    expected = X.reshape(len(X), -1) @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(X), expected)
+
+
+@pytest.mark.parametrize("refine", [True, False])
+@pytest.mark.parametrize("split", [None, 0.5])
+def test_attention_beats_pooling_on_the_theorys_task(refine: bool, split: float | None) -> None:
+    task = Task(length=30, informative=1, strength=5.0, positive_rate=0.3)
+    rng = np.random.default_rng(0)
+    train = sample(task, 600, 20, rng)
+    test = sample(task, 1000, 20, rng, signal=train.signal)
+    attention = AttentionClassifier(refine=refine, split=split, random_state=0)
+    attention.fit(train.X, train.y)
+    pooled = PooledClassifier().fit(train.X, train.y).score(test.X, test.y)
+    assert attention.score(test.X, test.y) > pooled + 0.1
+    direction = attention.queries_[0, 0] / attention.model_.scaler.scale
+    assert direction @ train.signal > 0.7 * np.linalg.norm(direction)
+    informative = test.positions.astype(bool)[test.y > 0]
+    located = attention.locate(test.X[test.y > 0], k=1)[:, 0]
+    assert np.mean(informative[np.arange(len(located)), located]) > 0.9
+
+
+def test_refinement_lowers_the_objective_and_the_error() -> None:
+    X, y, _ = equal_bags(count=400, length=20, dimension=10, strength=4.0)
+    Xt, yt, _ = equal_bags(count=1000, length=20, dimension=10, strength=4.0, seed=1)
+    options: dict[str, Any] = {"random_state": 0, "tied": True}
+    plain = AttentionClassifier(refine=False, **options).fit(X, y)
+    refined = AttentionClassifier(**options).fit(X, y)
+    assert refined.score(Xt, yt) > plain.score(Xt, yt)
+    loss = get_loss("logistic")
+    labels = 2.0 * y - 1
+    assert (
+        loss.value(labels * refined.decision_function(X)).mean()
+        < loss.value(labels * plain.decision_function(X)).mean()
+    )
+
+
+def marked_bags(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One token is marked along axis 0; the class is the sign of its second coordinate."""
+    rng = np.random.default_rng(seed)
+    X = 1.5 * rng.standard_normal((count, 10, 5))
+    X[:, :, 0] /= 1.5
+    y = rng.permutation(np.arange(count) % 2)
+    positions = rng.integers(10, size=count)
+    X[np.arange(count), positions, 0] += 5
+    X[np.arange(count), positions, 1] = 1.5 * (2 * y - 1)
+    return X, y, positions
+
+
+def test_auto_frees_the_query_where_the_mark_is_not_the_message() -> None:
+    X, y, _ = marked_bags(600, 0)
+    Xt, yt, positions = marked_bags(1000, 1)
+    model = AttentionClassifier(random_state=0).fit(X, y)
+    assert not model.tied_[0]
+    assert model.score(Xt, yt) > 0.95
+    assert np.mean(model.locate(Xt)[:, 0] == positions) > 0.95
+    tied = AttentionClassifier(tied=True, random_state=0).fit(X, y)
+    assert model.score(Xt, yt) > tied.score(Xt, yt) + 0.05
+
+
+def test_auto_ties_the_query_where_the_message_is_the_mark() -> None:
+    X, y, _ = equal_bags(count=200, dimension=20)
+    assert AttentionClassifier(random_state=0).fit(X, y).tied_[0]
+
+
+def test_signal_in_the_first_class_is_found_as_well() -> None:
+    X, y, positions = equal_bags(count=300)
+    model = AttentionClassifier(random_state=0).fit(X, 1 - y)
+    assert model.score(X, 1 - y) > 0.95
+    located = model.locate(X)[:, 0]
+    assert np.mean(located[y == 1] == positions[y == 1]) > 0.95
+
+
+def test_sharpness_is_the_spread_of_the_scores_and_is_chosen() -> None:
+    X, y, _ = equal_bags(count=300)
+    model = AttentionClassifier(refine=False, sharpness=3.0, random_state=0).fit(X, y)
+    sequences = as_sequences(X)
+    assert spread(sequences, model.model_.scaler, model.queries_[0, 0]) == pytest.approx(3.0)
+    chosen = AttentionClassifier(refine=False, random_state=0).fit(X, y)
+    assert chosen.sharpness_[0] >= 1.0, "one token of six is far above the noise"
+    noise = np.random.default_rng(0).standard_normal(X.shape) + 0.5 * y[:, None, None]
+    dense = AttentionClassifier(refine=False, random_state=0).fit(noise, y)
+    assert dense.sharpness_[0] <= 0.5, "all tokens carry the signal"
+
+
+def test_a_second_head_finds_a_second_kind_of_token() -> None:
+    def bags(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((count, 12, 6))
+        y = rng.permutation(np.arange(count) % 2)
+        kinds = rng.integers(2, size=count)
+        # One kind of token speaks for the class, another for the rest.
+        X[np.arange(count), rng.integers(12, size=count), np.where(y == 1, 0, 1 + kinds)] += 5
+        return X, y
+
+    (X, y), (Xt, yt) = bags(500, 0), bags(1000, 1)
+    scores = [
+        AttentionClassifier(heads=heads, refine=False, random_state=0).fit(X, y).score(Xt, yt)
+        for heads in (1, 2)
+    ]
+    assert scores[1] > scores[0]
+    two = AttentionClassifier(heads=2, random_state=0).fit(X, y)
+    assert two.queries_.shape == (1, 2, 6)
+    np.testing.assert_allclose(two.attention(X).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    "model", [AttentionClassifier(random_state=0), PooledClassifier()], ids=repr
+)
+def test_several_classes_with_any_labels(model: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4, 5))
+    y = np.array(["ant", "bee", "cat"])[np.arange(300) % 3]
+    positions = rng.integers(4, size=300)
+    X[np.arange(300), positions, np.arange(300) % 3] += 6
+    model.fit(X, y)
+    assert model.decision_function(X).shape == (300, 3)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+    np.testing.assert_array_equal(
+        model.classes_[model.predict_proba(X).argmax(axis=1)], model.predict(X)
+    )
+    assert model.score(X, y) > 0.9
+    if hasattr(model, "locate"):
+        assert np.mean(model.locate(X)[:, 0] == positions) > 0.9
+        bees = y == "bee"
+        located = model.locate(X, target="bee")[:, 0]
+        assert np.mean(located[bees] == positions[bees]) > 0.9
+        np.testing.assert_allclose(model.attention(X, target="cat").sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model", [AttentionClassifier(random_state=0), PooledClassifier()], ids=repr
+)
+def test_weights_move_the_decision_towards_the_heavier_class(model: Any) -> None:
+    X, y, _ = equal_bags(strength=2.0)
+    plain = model.fit(X, y).predict(X).mean()
+    heavy = model.fit(X, y, sample_weight=np.where(y == 1, 5.0, 1.0)).predict(X).mean()
+    assert heavy > plain
+    by_class = model.set_params(class_weight={1: 5.0}).fit(X, y).predict(X).mean()
+    model.set_params(class_weight=None)
+    assert by_class == heavy
+
+
+def test_balanced_weights_undo_rarity() -> None:
+    X, y, _ = equal_bags(count=300, strength=2.0)
+    rare = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:20]]
+    plain = PooledClassifier().fit(X[rare], y[rare])
+    balanced = PooledClassifier(class_weight="balanced").fit(X[rare], y[rare])
+    assert balanced.predict(X).mean() > plain.predict(X).mean() + 0.2
+
+
+def test_repeating_samples_is_weighting_them() -> None:
+    # All "auto" choices fixed: held-out parts are drawn by sample, not by weight.
+    X, y, _ = equal_bags()
+    twice = np.r_[np.arange(160), np.arange(40)]
+    weights = np.where(np.arange(160) < 40, 2.0, 1.0)
+    model = AttentionClassifier(tied=True, sharpness=1.0, tol=1e-12, max_iter=500)
+    weighted = model.fit(X, y, sample_weight=weights).decision_function(X)
+    repeated = model.fit(X[twice], y[twice]).decision_function(X)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-3, atol=1e-3)
+
+
+def test_random_state_decides_everything_random() -> None:
+    X, y, _ = equal_bags()
+    models = [AttentionClassifier(split=0.5, random_state=seed).fit(X, y) for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(models[0].queries_, models[1].queries_)
+    assert np.any(models[0].queries_ != models[2].queries_)
+
+
+def test_few_samples_need_no_choice() -> None:
+    X, y, _ = equal_bags(count=10)
+    model = AttentionClassifier(random_state=0).fit(X, y)
+    assert model.tied_[0]
+    assert model.sharpness_[0] == 1.0
+
+
+def test_subsampled_start_ends_near_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = equal_bags(count=400)
+    model = AttentionClassifier(tied=True, sharpness=1.0)
+    whole = model.fit(X, y).decision_function(X)
+    monkeypatch.setattr("sparsetoken.estimators.heads.SUBSAMPLE_BYTES", 4000)
+    part = model.fit(X, y).decision_function(X)
+    assert np.mean((part > 0) == (whole > 0)) > 0.98
+
+
+def test_locate_orders_tokens_and_skips_padding() -> None:
+    bags = make_bags(lengths=(2, 9))
+    array, mask = bags.padded
+    model = AttentionClassifier(random_state=0).fit(bags.X, bags.y)
+    attention = model.attention(array, mask=mask)
+    assert attention.shape == mask.shape
+    assert np.all(attention[~mask] == 0)
+    np.testing.assert_allclose(attention.sum(axis=1), 1)
+    for row, weights in zip(attention, model.attention(bags.X), strict=True):
+        np.testing.assert_array_equal(row[: len(weights)], weights)
+    located = model.locate(array, k=2, mask=mask)
+    np.testing.assert_array_equal(located, model.locate(bags.X, k=2))
+    chosen = np.take_along_axis(attention, located, axis=1)
+    assert np.all(chosen[:, 0] >= chosen[:, 1])
+    assert np.all(np.take_along_axis(mask, located, axis=1))
