@@ -8,6 +8,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparsetoken.estimators import (
+        AttentionClassifier,
+        Comparison,
+        ElementwiseAttentionClassifier,
+        PooledClassifier,
+        TokenWise,
+        VectorisedClassifier,
+        compare,
+        localisation_score,
+        mask_tokens,
+    )
     from sparsetoken.learning.features import features
     from sparsetoken.learning.readout import Readout, fit_readout
     from sparsetoken.learning.separability import Separability, separability
@@ -35,6 +46,17 @@ if TYPE_CHECKING:
 __version__ = version("sparsetoken")
 
 _HOMES = {
+    "estimators": (
+        "AttentionClassifier",
+        "Comparison",
+        "ElementwiseAttentionClassifier",
+        "PooledClassifier",
+        "TokenWise",
+        "VectorisedClassifier",
+        "compare",
+        "localisation_score",
+        "mask_tokens",
+    ),
     "learning.features": ("features",),
     "learning.readout": ("Readout", "fit_readout"),
     "learning.separability": ("Separability", "separability"),
@@ -63,10 +85,14 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Alignment",
+    "AttentionClassifier",
     "Capacity",
+    "Comparison",
+    "ElementwiseAttentionClassifier",
     "Loss",
     "Oracle",
     "ParameterError",
+    "PooledClassifier",
     "Prediction",
     "Query",
     "Readout",
@@ -77,17 +103,22 @@ __all__ = [
     "Store",
     "Study",
     "Task",
+    "TokenWise",
     "TrainedModel",
     "Training",
     "Trial",
+    "VectorisedClassifier",
     "align",
     "capacity",
     "check_loss",
+    "compare",
     "curve",
     "features",
     "fit_readout",
     "get_loss",
+    "localisation_score",
     "loss_names",
+    "mask_tokens",
     "oracle",
     "predict",
     "read_study",
