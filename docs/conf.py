@@ -1,7 +1,5 @@
 """Sphinx settings."""
 
-from pathlib import Path
-
 import sparsetoken
 
 project = "sparsetoken"
@@ -14,6 +12,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "myst_parser",
+    "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build"]
 suppress_warnings = ["config.cache"]
@@ -28,15 +27,10 @@ napoleon_use_ivar = True  # attributes in docstrings do not repeat the documente
 html_theme = "furo"
 html_title = "sparsetoken"
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-if EXAMPLES.is_dir():
-    extensions.append("sphinx_gallery.gen_gallery")
-    sphinx_gallery_conf = {
-        "examples_dirs": str(EXAMPLES),
-        "gallery_dirs": "gallery",
-        "filename_pattern": r".*\.py",
-        "remove_config_comments": True,
-        "abort_on_example_error": True,
-    }
-else:
-    exclude_patterns.append("gallery")
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r".*\.py",
+    "abort_on_example_error": True,
+    "show_signature": False,
+}
