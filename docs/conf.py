@@ -1,5 +1,7 @@
 """Sphinx settings."""
 
+import re
+
 import sparsetoken
 
 project = "sparsetoken"
@@ -34,3 +36,19 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "show_signature": False,
 }
+
+
+def _bars_are_absolute_values(app, what, name, obj, options, lines):
+    lines[:] = [re.sub(r"\|(\S+?)\|", r"\|\1\|", line) for line in lines]
+
+
+def _skip_what_others_wrote(app, what, name, obj, skip, options):
+    """Leave out what a class inherits from scikit-learn or pydantic."""
+    written = getattr(obj, "fget", None) or getattr(obj, "func", obj)
+    module = getattr(written, "__module__", None)
+    return True if module and not module.startswith("sparsetoken") else None
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", _bars_are_absolute_values)
+    app.connect("autodoc-skip-member", _skip_what_others_wrote)
