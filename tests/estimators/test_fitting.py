@@ -81,7 +81,7 @@ def test_spread_is_the_standard_deviation_within_sequences() -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("pooling", POOLINGS, ids=repr)
+@pytest.mark.parametrize("pooling", POOLINGS, ids=lambda p: getattr(p, "nonlinearity", "softmax"))
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_gradient_is_the_derivative(pooling: Pooling, tied: bool, heads: int, loss: str) -> None:
