@@ -7,6 +7,7 @@ margin δ is within reach of a sample ratio α exactly when α H <= 1, where
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import optimize
@@ -95,6 +96,7 @@ class _Excess:
         return cls(hinged.gradient @ jacobian, hessian, hinged)
 
 
+@lru_cache(maxsize=32)
 def least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
     """Minimise E[(√(1+μ_e²) G - y m/S)₊²] over (μ_q, μ_e, b): the minimum is 1/capacity."""
     active = np.array([law.has_query, True, True])

@@ -10,6 +10,7 @@ envelope M(c, σ, t) = E[ℓ(r) + t p²/2] and its first and second derivatives:
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -29,7 +30,10 @@ from sparsetoken.numerics.quadrature import (
 
 __all__ = ["MOMENTS", "MomentTable", "margin_moments"]
 
-# Names of the last axis of `margin_moments`.
+# Points of a law that are looked up at once: their work arrays stay in the processor's cache.
+_CHUNK = 2048
+
+# Names of the last axis of `margin_moments`. The first four give the gradient of the potential.
 MOMENTS = ("loss", "p", "pG", "pp", "D", "DG", "DGG", "pD", "pDG", "ppD")
 
 
@@ -193,7 +197,7 @@ def _piece(
 
 @dataclass(frozen=True)
 class MomentTable:
-    """Margin moments as smooth functions of (centre, scale), for noise = ρ scale, step = χ scale².
+    """Margin moments as smooth functions of (centre, scale), by Chebyshev interpolation.
 
     A law of features has thousands of points but only two numbers of each enter: the centre y m of
     the margin and the scale S. A tensor Chebyshev interpolant of a few hundred exact values serves
@@ -215,20 +219,17 @@ class MomentTable:
     @classmethod
     def build(
         cls,
-        loss: Loss,
+        moments: Callable[[Array, Array], Array],
         centre_range: tuple[float, float],
         scale_range: tuple[float, float],
-        noise: float,
-        step: float,
         shape: tuple[int, int],
     ) -> Self:
-        """Tabulate for noise = `noise` × scale and step = `step` × scale² on `shape` nodes."""
+        """Tabulate moments(centre, scale), which gives (n, 10), on `shape` nodes."""
         rows, columns = shape
         grid_c = _to_range(_nodes(rows), centre_range)
         grid_s = np.exp(_to_range(_nodes(columns), _logs(scale_range)))
         centre, scale = (part.ravel() for part in np.meshgrid(grid_c, grid_s, indexing="ij"))
-        values = margin_moments(loss, centre, noise * scale, step * scale**2)
-        values = values.reshape(rows, columns, -1)
+        values = moments(centre, scale).reshape(rows, columns, -1)
         coefficients = np.einsum(
             "ai,bj,ijm->abm", _transform(rows), _transform(columns), values, optimize=True
         )
@@ -236,21 +237,39 @@ class MomentTable:
         error = size[-2:].sum(axis=(0, 1)) + (size[:, -2:].sum(axis=(0, 1)) if columns > 2 else 0)
         return cls(coefficients, centre_range, scale_range, error)
 
-    def __call__(self, centre: Array, scale_basis: Array) -> Array:
-        """Return the moments, (n, 10), at centres (n,) and scales given by their `scale_basis`."""
-        rows, columns, count = self.coefficients.shape
-        basis = _basis(_from_range(centre, self.centre_range), rows)
-        partial = basis.T @ self.coefficients.reshape(rows, -1)
-        return np.asarray(
-            np.einsum("nbm,nb->nm", partial.reshape(-1, columns, count), scale_basis[:, :columns])
-        )
+    def resolves(self, tolerance: float) -> bool:
+        """Tell whether the interpolation error is below a fraction of each moment's size.
+
+        The last six moments enter only the Hessian, where they steer Newton's method: 1e-3 will do.
+        """
+        largest = np.abs(self.coefficients).sum(axis=(0, 1))
+        relative = self.error / np.maximum(largest, 1e-300)
+        return bool(relative[:4].max() <= tolerance and relative[4:].max() <= 1e-3)
+
+    def __call__(self, centre: Array, scale_basis: Array, count: int) -> Array:
+        """Return the first `count` moments, (n, count), at centres and scales.
+
+        Parameters
+        ----------
+        centre : array of shape (n,)
+        scale_basis : array of shape (n, columns or more)
+            What `scale_basis` gives for the scales.
+        """
+        rows, columns, _ = self.coefficients.shape
+        flat = np.ascontiguousarray(self.coefficients[:, :, :count]).reshape(rows, -1)
+        unit = _from_range(centre, self.centre_range)
+        result = np.empty((len(centre), count))
+        for first in range(0, len(centre), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            partial = (_basis(unit[part], rows).T @ flat).reshape(-1, columns, count)
+            np.einsum("nbm,nb->nm", partial, scale_basis[part, :columns], out=result[part])
+        return result
 
     @staticmethod
-    def scale_basis(scale: Array, scale_range: tuple[float, float], columns: int) -> Array:
+    def scale_basis(scale: Array, columns: int) -> Array:
         """Return the Chebyshev polynomials of the scales, (n, columns); fixed for a law."""
-        return np.ascontiguousarray(
-            _basis(_from_range(np.log(scale), _logs(scale_range)), columns).T
-        )
+        span = _logs((float(scale.min()), float(scale.max())))
+        return np.ascontiguousarray(_basis(_from_range(np.log(scale), span), columns).T)
 
 
 def _logs(span: tuple[float, float]) -> tuple[float, float]:

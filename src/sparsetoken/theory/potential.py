@@ -16,174 +16,215 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.theory.features import FeatureLaw
-from sparsetoken.theory.moments import MomentTable, margin_moments
+from sparsetoken.theory.moments import MOMENTS, MomentTable, margin_moments
 
-__all__ = ["VARIABLES", "Evaluation", "Potential"]
+__all__ = ["VARIABLES", "FirstOrder", "Potential", "SecondOrder"]
 
 VARIABLES = ("along", "across", "bias", "rest", "width", "dual")
 ALONG, ACROSS, BIAS, REST, WIDTH, DUAL = range(6)
 
 _TABLE_SHAPES = ((24, 6), (32, 8), (48, 10), (64, 12), (96, 14), (128, 16), (256, 16))
 _TABLE_TOLERANCE = 2e-6
+# Laws of fewer points are not worth a table.
+_SMALL_LAW = 512
+_SLOPES = 4
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The potential at a point x of the six variables.
+class FirstOrder:
+    """The potential's gradient at a point of the six variables.
 
     Attributes
     ----------
-    value : float
     gradient : array of shape (6,)
-    hessian : array of shape (6, 6)
     replicate_gradients : array of shape (replicates, 6)
         The gradient with each replicate of the law alone.
     train_loss : array of shape (replicates,)
         E ℓ(r).
-    train_loss_gradient : array of shape (6,)
     gradient_error, train_loss_error : numerical errors of the margin's moments, carried over
     """
 
-    value: float
     gradient: Array
-    hessian: Array
     replicate_gradients: Array
     train_loss: Array
-    train_loss_gradient: Array
     gradient_error: Array
     train_loss_error: float
 
 
-class Potential:
-    """The potential of one law of features, loss and sample ratio, for any ridge."""
+@dataclass(frozen=True)
+class SecondOrder(FirstOrder):
+    """The potential, its gradient and its Hessian at a point.
 
-    def __init__(self, law: FeatureLaw, loss: Loss, alpha: float) -> None:
+    Attributes
+    ----------
+    value : float
+    hessian : array of shape (6, 6)
+    train_loss_gradient : array of shape (6,)
+    """
+
+    value: float
+    hessian: Array
+    train_loss_gradient: Array
+
+
+class Potential:
+    """The potential of one law of features, loss and sample ratio, for any ridge.
+
+    Attributes
+    ----------
+    smoothing : float
+        ε >= 0: the loss is replaced by its Moreau envelope M_ε, which turns the prox step χS² into
+        χS² + ε. A way to approach losses with kinks.
+    resolution : int
+        Which size of table resolves the margin's moments; grows as needed.
+    """
+
+    def __init__(self, law: FeatureLaw, loss: Loss, alpha: float, resolution: int = 0) -> None:
         self.law = law
         self.loss = loss
         self.alpha = alpha / law.dimension_ratio
+        self.smoothing = 0.0
         self._signed = law.label[:, None] * np.stack(
             [law.along, law.across, np.ones_like(law.along)], axis=1
         )
         self._scale_range = (float(law.scale.min()), float(law.scale.max()))
-        columns = 1 if self._scale_range[0] == self._scale_range[1] else _TABLE_SHAPES[-1][1]
-        self._scale_basis = MomentTable.scale_basis(law.scale, self._scale_range, columns)
-        self._table_size = 0
+        self._scale_basis: Array | None = None
+        self.resolution = resolution
 
-    def evaluate(self, x: Array, ridge: float) -> Evaluation:
+    def first_order(self, x: Array, ridge: float) -> FirstOrder:
+        """Return the gradient at x = (μ_q, μ_e, b, ν, τ, β)."""
+        moments, errors = self._moments(x, _SLOPES)
+        chain = _Chain(x, self.alpha * ridge)
+        return FirstOrder(*self._gradients(moments, errors, chain))
+
+    def second_order(self, x: Array, ridge: float) -> SecondOrder:
         """Return the potential and its derivatives at x = (μ_q, μ_e, b, ν, τ, β)."""
-        along, across, _, rest, width, dual = x
-        noise, step = float(np.hypot(rest, across)), width / dual
-        centre = self._signed @ x[:3]
-        moments, moment_error = self._moments(centre, noise, step)
-        inner = _InnerDerivatives(self, moments, moment_error, step)
-        penalty = self.alpha * ridge
+        moments, errors = self._moments(x, len(MOMENTS), probe=False)
+        chain = _Chain(x, self.alpha * ridge)
+        inner_gradient, inner_hessian = self._inner_derivatives(moments)
+        # E ℓ(r) = M - E[t p²/2] and M_χ = -E[S²p²/2], with t = χS² + ε.
+        train_gradient = inner_gradient + chain.step * inner_hessian[4]
+        train_gradient[4] += inner_gradient[4]
+        if self.smoothing:
+            train_gradient[:] = np.nan
+        step = chain.step * self.law.scale**2 + self.smoothing
+        envelope = self.law.weight @ (moments[:, 0] + 0.5 * step * moments[:, 3])
+        return SecondOrder(
+            *self._gradients(moments, errors, chain),
+            value=float(self.alpha * envelope + chain.outer_value),
+            hessian=chain.hessian(inner_gradient, inner_hessian),
+            train_loss_gradient=train_gradient / self.alpha @ chain.jacobian,
+        )
 
-        # Chain rule from (μ_q, μ_e, b, ρ, χ) to the six variables.
-        jacobian = np.zeros((5, 6))
-        jacobian[:3, :3] = np.eye(3)
-        jacobian[3, ACROSS], jacobian[3, REST] = across / noise, rest / noise
-        jacobian[4, WIDTH], jacobian[4, DUAL] = 1 / dual, -width / dual**2
-        ridge_part = penalty * np.array([along, across, 0.0, rest, 0.0, 0.0])
-        dual_part = np.array([0, 0, 0, -dual, dual / 2, width / 2 - rest])
-        outer = ridge_part + dual_part
-        hessian = jacobian.T @ inner.hessian @ jacobian
-        curvature = np.array([[rest**2, -across * rest], [-across * rest, across**2]]) / noise**3
-        hessian[np.ix_([ACROSS, REST], [ACROSS, REST])] += inner.gradient[3] * curvature
-        hessian[WIDTH, DUAL] += 0.5 - inner.gradient[4] / dual**2
+    def _gradients(
+        self, moments: Array, errors: Array, chain: "_Chain"
+    ) -> tuple[Array, Array, Array, Array, float]:
+        """Return the fields of `FirstOrder`."""
+        law, alpha = self.law, self.alpha
+        rows = np.empty((len(law.scale), 6))
+        rows[:, :3] = self._signed * moments[:, 1:2]
+        rows[:, 3] = law.scale * moments[:, 2]
+        rows[:, 4] = -0.5 * law.scale**2 * moments[:, 3]
+        rows[:, 5] = moments[:, 0]
+        means = law.by_replicate(rows)
+        replicates = alpha * means[:, :5] @ chain.jacobian + chain.outer_gradient
+        inner_error = alpha * np.array(
+            [
+                *(errors[1] * (law.weight @ np.abs(self._signed))),
+                errors[2] * (law.weight @ law.scale),
+                0.5 * errors[3] * (law.weight @ law.scale**2),
+            ]
+        )
+        gradient_error = inner_error @ np.abs(chain.jacobian)
+        return replicates.mean(axis=0), replicates, means[:, 5], gradient_error, float(errors[0])
+
+    def _inner_derivatives(self, moments: Array) -> tuple[Array, Array]:
+        """Return gradient and Hessian of α E M in (μ_q, μ_e, b, ρ, χ)."""
+        signed, scale = self._signed, self.law.scale
+        square = scale**2
+        _, p, pg, pp, d, dg, dgg, pd, pdg, ppd = moments.T * (self.alpha * self.law.weight)
+        gradient = np.array([*(signed.T @ p), scale @ pg, -0.5 * square @ pp])
+        hessian = np.empty((5, 5))
+        hessian[:3, :3] = signed.T @ (signed * d[:, None])
+        hessian[:3, 3] = hessian[3, :3] = signed.T @ (scale * dg)
+        hessian[:3, 4] = hessian[4, :3] = -(signed.T @ (square * pd))
+        hessian[3, 3] = square @ dgg
+        hessian[3, 4] = hessian[4, 3] = -(square * scale) @ pdg
+        hessian[4, 4] = square**2 @ ppd
+        return gradient, hessian
+
+    def _moments(self, x: Array, count: int, probe: bool = True) -> tuple[Array, Array]:
+        """Return the first margin moments at all points of the law, and their numerical error.
+
+        Without `probe` the error of quadrature is not looked at.
+        """
+        centre = self._signed @ x[:3]
+        noise, step, smoothing = (
+            float(np.hypot(x[REST], x[ACROSS])),
+            x[WIDTH] / x[DUAL],
+            self.smoothing,
+        )
+
+        def exact(centre: Array, scale: Array, order: int = 8) -> Array:
+            steps = step * scale**2 + smoothing
+            return margin_moments(self.loss, centre, noise * scale, steps, order)
+
+        scale = self.law.scale
+        if self.loss.piecewise_quadratic:
+            return exact(centre, scale), np.zeros(len(MOMENTS))
+        if len(scale) > _SMALL_LAW:
+            span = (float(centre.min()), float(centre.max()))
+            while self.resolution < len(_TABLE_SHAPES):
+                rows, columns = _TABLE_SHAPES[self.resolution]
+                flat = self._scale_range[0] == self._scale_range[1]
+                shape = (rows, 1 if flat else columns)
+                table = MomentTable.build(exact, span, self._scale_range, shape)
+                if table.resolves(_TABLE_TOLERANCE):
+                    if self._scale_basis is None:
+                        most = _TABLE_SHAPES[-1][1]
+                        self._scale_basis = MomentTable.scale_basis(scale, most)
+                    return table(centre, self._scale_basis, count), table.error
+                self.resolution += 1
+        chunks = [slice(i, i + 4096) for i in range(0, len(centre), 4096)]
+        moments = np.concatenate([exact(centre[part], scale[part]) for part in chunks])
+        if not probe:
+            return moments, np.zeros(len(MOMENTS))
+        some = slice(None, None, max(1, len(centre) // 32))
+        finer = exact(centre[some], scale[some], order=16)
+        return moments, np.abs(finer - moments[some]).max(axis=0)
+
+
+class _Chain:
+    """The chain rule from (μ_q, μ_e, b, ρ, χ) to the six variables, and the terms beside α E M."""
+
+    def __init__(self, x: Array, penalty: float) -> None:
+        along, self.across, _, self.rest, self.width, self.dual = x
+        self.noise = float(np.hypot(self.rest, self.across))
+        self.step = self.width / self.dual
+        self.penalty = penalty
+        self.jacobian = np.zeros((5, 6))
+        self.jacobian[:3, :3] = np.eye(3)
+        self.jacobian[3, ACROSS] = self.across / self.noise
+        self.jacobian[3, REST] = self.rest / self.noise
+        self.jacobian[4, WIDTH] = 1 / self.dual
+        self.jacobian[4, DUAL] = -self.width / self.dual**2
+        ridge_part = penalty * np.array([along, self.across, 0.0, self.rest, 0.0, 0.0])
+        dual_part = np.array([0, 0, 0, -self.dual, self.dual / 2, self.width / 2 - self.rest])
+        self.outer_gradient = ridge_part + dual_part
+        self.outer_value = 0.5 * penalty * (
+            along**2 + self.across**2 + self.rest**2
+        ) + self.dual * (0.5 * self.width - self.rest)
+
+    def hessian(self, inner_gradient: Array, inner_hessian: Array) -> Array:
+        """Return the Hessian in the six variables."""
+        hessian = self.jacobian.T @ inner_hessian @ self.jacobian
+        across, rest = self.across, self.rest
+        bend = np.array([[rest**2, -across * rest], [-across * rest, across**2]]) / self.noise**3
+        hessian[np.ix_([ACROSS, REST], [ACROSS, REST])] += inner_gradient[3] * bend
+        hessian[WIDTH, DUAL] += 0.5 - inner_gradient[4] / self.dual**2
         hessian[DUAL, WIDTH] = hessian[WIDTH, DUAL]
-        hessian[DUAL, DUAL] += 2 * inner.gradient[4] * width / dual**3
+        hessian[DUAL, DUAL] += 2 * inner_gradient[4] * self.width / self.dual**3
         hessian[REST, DUAL] -= 1
         hessian[DUAL, REST] -= 1
-        hessian[[ALONG, ACROSS, REST], [ALONG, ACROSS, REST]] += penalty
-        envelope = self.alpha * (inner.train_loss.mean() - step * inner.gradient[4] / self.alpha)
-        return Evaluation(
-            value=float(
-                envelope
-                + 0.5 * penalty * (along**2 + across**2 + rest**2)
-                + dual * (0.5 * width - rest)
-            ),
-            gradient=inner.gradient @ jacobian + outer,
-            hessian=hessian,
-            replicate_gradients=inner.replicate_gradients @ jacobian + outer,
-            train_loss=inner.train_loss,
-            train_loss_gradient=inner.train_loss_gradient @ jacobian,
-            gradient_error=inner.gradient_error @ np.abs(jacobian),
-            train_loss_error=float(moment_error[0]),
-        )
-
-    def _moments(self, centre: Array, noise: float, step: float) -> tuple[Array, Array]:
-        """Return the margin's moments at all points of the law, and their numerical error."""
-        scale = self.law.scale
-        small = len(scale) <= 4 * _TABLE_SHAPES[0][0] * _TABLE_SHAPES[0][1]
-        if self.loss.piecewise_quadratic:
-            return margin_moments(self.loss, centre, noise * scale, step * scale**2), np.zeros(10)
-        if small:
-            return self._direct(centre, noise, step, scale)
-        span = (float(centre.min()), float(centre.max()))
-        while self._table_size < len(_TABLE_SHAPES):
-            rows, columns = _TABLE_SHAPES[self._table_size]
-            shape = (rows, min(columns, self._scale_basis.shape[1]))
-            table = MomentTable.build(self.loss, span, self._scale_range, noise, step, shape)
-            moments = table(centre, self._scale_basis)
-            # The last six moments enter only the Hessian, where they steer Newton's method.
-            relative = table.error / np.maximum(np.abs(moments).max(axis=0), 1e-12)
-            if relative[:4].max() <= _TABLE_TOLERANCE and relative[4:].max() <= 1e-3:
-                return moments, table.error
-            self._table_size += 1
-        return self._direct(centre, noise, step, scale)
-
-    def _direct(
-        self, centre: Array, noise: float, step: float, scale: Array
-    ) -> tuple[Array, Array]:
-        moments = np.concatenate(
-            [
-                margin_moments(
-                    self.loss, centre[part], noise * scale[part], step * scale[part] ** 2
-                )
-                for part in (slice(i, i + 4096) for i in range(0, len(centre), 4096))
-            ]
-        )
-        probe = slice(None, None, max(1, len(centre) // 32))
-        finer = margin_moments(
-            self.loss, centre[probe], noise * scale[probe], step * scale[probe] ** 2, order=16
-        )
-        return moments, np.abs(finer - moments[probe]).max(axis=0)
-
-
-class _InnerDerivatives:
-    """Derivatives of α E M_{χS²}(y m + SρG) in (μ_q, μ_e, b, ρ, χ), from the margin's moments."""
-
-    def __init__(
-        self, potential: Potential, moments: Array, moment_error: Array, step: float
-    ) -> None:
-        law, alpha = potential.law, potential.alpha
-        value, p, pg, pp, d, dg, dgg, pd, pdg, ppd = moments.T
-        signed, scale = potential._signed, law.scale
-        square = scale**2
-        rows = np.empty((len(scale), 5))
-        rows[:, :3] = signed * p[:, None]
-        rows[:, 3] = scale * pg
-        rows[:, 4] = -0.5 * square * pp
-        self.replicate_gradients = alpha * law.by_replicate(rows)
-        self.gradient = self.replicate_gradients.mean(axis=0)
-        self.train_loss = law.by_replicate(value)
-
-        weight = alpha * law.weight
-        hessian = np.empty((5, 5))
-        hessian[:3, :3] = signed.T @ (signed * (weight * d)[:, None])
-        hessian[:3, 3] = hessian[3, :3] = signed.T @ (weight * scale * dg)
-        hessian[:3, 4] = hessian[4, :3] = -(signed.T @ (weight * square * pd))
-        hessian[3, 3] = weight @ (square * dgg)
-        hessian[3, 4] = hessian[4, 3] = -(weight @ (square * scale * pdg))
-        hessian[4, 4] = weight @ (square**2 * ppd)
-        self.hessian = hessian
-        # E ℓ(r) = M + χ M_χ, since M = E[ℓ(r) + χS²p²/2].
-        self.train_loss_gradient = (self.gradient + step * hessian[4]) / alpha
-        self.train_loss_gradient[4] += self.gradient[4] / alpha
-        error_p, error_pg, error_pp = moment_error[1:4]
-        self.gradient_error = alpha * np.concatenate(
-            [
-                error_p * (law.weight @ np.abs(signed)),
-                [error_pg * (law.weight @ scale), 0.5 * error_pp * (law.weight @ square)],
-            ]
-        )
+        hessian[[ALONG, ACROSS, REST], [ALONG, ACROSS, REST]] += self.penalty
+        return np.asarray(hessian)

@@ -9,11 +9,12 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
+from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.alignment import align
 from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
-from sparsetoken.theory.readouts import LimitReadout, limit_readout, misclassified
+from sparsetoken.theory.readouts import LimitReadout, State, limit_readout, misclassified
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -29,9 +30,11 @@ __all__ = [
 
 CLASSIFIERS = ("attention", "pooled", "vectorised")
 
-# Points a class and replicate, as powers of two: where to begin and where to stop refining.
-FIRST_SIZE = 9
-LAST_SIZE = 14
+# Points a class and replicate, as powers of two: for solving the equations, and for the
+# corrections that follow, where they begin and where they end.
+COARSE_SIZE = 7
+FIRST_SIZE = 10
+LAST_SIZE = 15
 
 # Of the mean of 8 replicates: the 98 % quantile of Student's law with 7 degrees of freedom.
 COVERAGE = 3.0
@@ -186,7 +189,8 @@ class _Path:
         self.query = query
         self.at = at
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
-        self._state: tuple[str, Array] | None = None
+        self._state: State | None = None
+        self._size = FIRST_SIZE
 
     def predict_with(self, task: Task, training: Training, over: str, value: Any) -> Prediction:
         """Predict with one field changed."""
@@ -207,13 +211,12 @@ class _Path:
         if self.at is not None and vectorised and self.at.length != task.length:
             accepted = f"{task.length}, the training length, for the vectorised classifier"
             raise ParameterError("at.length", self.at.length, accepted)
-        size = FIRST_SIZE
         while True:
-            prediction = self._predict_at(task, training, query, size)
+            prediction = self._predict_at(task, training, query, self._size)
             error = prediction.uncertainty.test_error
             if error <= self.tolerance or self.classifier != "attention":
                 return prediction
-            if size == LAST_SIZE:
+            if self._size == LAST_SIZE:
                 status = (
                     f"{prediction.solution.status}; the tolerance {self.tolerance:g} on the test "
                     f"error is not reached: ± {error:.2g}"
@@ -221,14 +224,17 @@ class _Path:
                 return replace(prediction, solution=replace(prediction.solution, status=status))
             # The error of the law falls about as points^-0.8.
             growth = int(np.ceil(1.25 * np.log2(error / self.tolerance)))
-            size = min(LAST_SIZE, size + max(1, growth))
+            self._size = min(LAST_SIZE, self._size + max(1, growth))
 
     def _predict_at(
         self, task: Task, training: Training, query: Query | None, size: int
     ) -> Prediction:
         law = feature_law(task, self.classifier, query, size)
+        coarse = law
+        if law.replicates > 1:
+            coarse = feature_law(task, self.classifier, query, COARSE_SIZE, seed=2)
         loss = get_loss(training.loss)
-        readout = limit_readout(law, loss, training.alpha1, training.ridge, self._state)
+        readout = limit_readout((coarse, law), loss, training.alpha1, training.ridge, self._state)
         if readout.solution.converged:
             self._state = readout.state
         tested = law
@@ -238,20 +244,12 @@ class _Path:
 
 
 def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> Prediction:
-    def test_error(weights: Array) -> Array:
-        return tested.by_replicate(misclassified(tested, weights))
-
-    value = float(test_error(readout.weights).mean())
-    replicates = np.array(
-        [
-            test_error(weights)[index % tested.replicates]
-            for index, weights in enumerate(readout.replicate_weights)
-        ]
-    )
-    numerical = sum(
-        abs(float(test_error(readout.weights + change).mean()) - value)
-        for change in np.diag(readout.weights_error)
-    )
+    value = float(tested.weight @ misclassified(tested, readout.weights))
+    replicates = readout.replicate_weights
+    if tested.replicates == 1:
+        replicates = readout.weights
+    test_errors = tested.by_replicate(misclassified(tested, replicates))
+    numerical = float(_sensitivity(tested, readout.weights) @ readout.weights_error)
     margin_error = None
     if readout.replicate_margins is not None:
         margin_error = _spread(readout.replicate_margins) + readout.solution.residual
@@ -264,12 +262,30 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
         margin=readout.margin,
         order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
         uncertainty=Uncertainty(
-            test_error=_spread(replicates) + numerical,
+            test_error=_spread(test_errors) + numerical,
             train_loss=_spread(readout.replicate_train_loss) + readout.train_loss_error,
             train_error=_spread(readout.replicate_train_error) + numerical,
             margin=margin_error,
         ),
         solution=readout.solution,
+    )
+
+
+def _sensitivity(law: FeatureLaw, weights: Array) -> Array:
+    """Return |∂ test error/∂ (μ_q, μ_e, b, ν)|."""
+    noise = float(np.hypot(weights[1], weights[3]))
+    score = -law.label * (weights[0] * law.along + weights[1] * law.across + weights[2])
+    score /= law.scale * noise
+    density = law.weight * normal_density(score)
+    direct = -law.label * density / (law.scale * noise)
+    shrink = float(density @ score) / noise**2
+    return np.abs(
+        [
+            direct @ law.along,
+            direct @ law.across - shrink * weights[1],
+            direct.sum(),
+            shrink * weights[3],
+        ]
     )
 
 

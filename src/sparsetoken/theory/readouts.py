@@ -12,14 +12,24 @@ from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
+from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution
 from sparsetoken.theory.features import FeatureLaw
 from sparsetoken.theory.margin import EXCESS_FLOOR, least_excess, widest_margin
-from sparsetoken.theory.potential import Potential
+from sparsetoken.theory.potential import Potential, SecondOrder
 from sparsetoken.theory.saddle import solve_saddle
 from sparsetoken.validation import ParameterError
 
-__all__ = ["LimitReadout", "limit_readout", "misclassified"]
+__all__ = ["LimitReadout", "State", "limit_readout", "misclassified"]
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a solver ended, to start the next problem of a path from."""
+
+    kind: str
+    point: Array
+    resolution: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,8 +52,7 @@ class LimitReadout:
         Numerical error of the training loss, apart from the law's.
     margin, replicate_margins : float and array, or None
         Margin of the unit-norm readout, for the maximum-margin classifier.
-    state : array
-        Where the solver ended, to start the next problem of a path from.
+    state : State
     solution : Solution
     """
 
@@ -56,94 +65,129 @@ class LimitReadout:
     replicate_train_loss: Array
     replicate_train_error: Array
     train_loss_error: float
-    state: tuple[str, Array]
+    state: State
     solution: Solution
     margin: float | None = None
     replicate_margins: Array | None = None
 
 
 def limit_readout(
-    law: FeatureLaw,
+    laws: tuple[FeatureLaw, FeatureLaw],
     loss: Loss,
     alpha: float,
     ridge: float,
-    start: tuple[str, Array] | None = None,
+    start: State | None = None,
 ) -> LimitReadout:
     """Return the readout trained on alpha samples per token dimension.
 
     Parameters
     ----------
+    laws : a coarse and a fine approximation of the law of the features
+        The equations are solved for the coarse one; the fine one then needs a correction only.
+        The same object twice if the law is exact.
     start : a `LimitReadout.state` to begin from
     """
-    ratio = alpha / law.dimension_ratio
+    coarse, fine = laws
+    ratio = alpha / fine.dimension_ratio
     if ridge == 0 and np.isfinite(loss.minimisers[1]):
         if ratio == 1:
             accepted = (
-                f"a value other than the interpolation threshold {law.dimension_ratio:g}, "
+                f"a value other than the interpolation threshold {fine.dimension_ratio:g}, "
                 "where the error diverges at ridge = 0; or use ridge > 0"
             )
             raise ParameterError("alpha1", alpha, accepted)
         if ratio < 1:
-            return _interpolation(law, loss, ratio)
+            return _interpolation(fine, loss, ratio)
+    note = "converged"
     if ridge == 0 and np.isinf(loss.minimisers[1]):
-        regime, note = _separability(law, alpha)
-        if regime == "separable":
-            return _maximum_margin(law, loss, ratio, _matching(start, "margin"), note)
-        return _saddle(law, loss, alpha, ridge, _matching(start, "saddle"), note)
-    return _saddle(law, loss, alpha, ridge, _matching(start, "saddle"), "converged")
+        separable, note = _separability(fine, alpha)
+        if separable:
+            rough = widest_margin(coarse, ratio, _matching(start, "margin"))
+            return _maximum_margin(fine, loss, ratio, rough.point, note)
+    potential = Potential(coarse, loss, alpha, start.resolution if start else 0)
+    rough_saddle = solve_saddle(potential, ridge, _matching(start, "saddle"))
+    finer = Potential(fine, loss, alpha, potential.resolution)
+    return _saddle(finer, ridge, rough_saddle, note)
 
 
-def _matching(start: tuple[str, Array] | None, kind: str) -> Array | None:
-    return start[1] if start is not None and start[0] == kind else None
+def _matching(start: State | None, kind: str) -> Array | None:
+    return start.point if start is not None and start.kind == kind else None
 
 
 def misclassified(law: FeatureLaw, weights: Array, shift: Array | float = 0.0) -> Array:
-    """Return P(y m + SρG < shift) at each point of the law, (n,)."""
-    centre = law.label * (weights[0] * law.along + weights[1] * law.across + weights[2])
-    return np.asarray(ndtr((shift - centre) / (law.scale * np.hypot(weights[1], weights[3]))))
+    """Return P(y m + SρG < shift) at each point of the law, (n,).
+
+    `weights` are (μ_q, μ_e, b, ν), or one such row for each replicate.
+    """
+    rows = np.atleast_2d(weights)
+    # Points of one replicate are one row of this view.
+    view = (len(rows), -1)
+    along, across, bias, rest = rows.T[:, :, None]
+    centre = along * law.along.reshape(view) + across * law.across.reshape(view) + bias
+    excess = np.reshape(np.broadcast_to(shift, law.label.shape), view) - centre * law.label.reshape(
+        view
+    )
+    return np.asarray(ndtr(excess / (law.scale.reshape(view) * np.hypot(across, rest)))).ravel()
 
 
 def _saddle(
-    law: FeatureLaw, loss: Loss, alpha: float, ridge: float, start: Array | None, note: str
+    potential: Potential, ridge: float, rough: NewtonResult[SecondOrder], note: str
 ) -> LimitReadout:
-    potential = Potential(law, loss, alpha)
-    result = solve_saddle(potential, ridge, start)
-    point, found = result.point, result.evaluation
+    """Carry the solution for a coarse law over to a fine one, with the coarse Hessian."""
+    law, loss = potential.law, potential.loss
     active = np.flatnonzero([law.has_query, True, True, True, True, True])
-    inverse = np.linalg.pinv(found.hessian[np.ix_(active, active)])
-    shifts = np.zeros((law.replicates, 6))
-    # One Newton step from the common solution towards that of each replicate.
-    shifts[:, active] = -(found.replicate_gradients - found.gradient)[:, active] @ inverse.T
-    errors = np.abs(result.residual * point)
-    errors[active] += np.abs(inverse) @ found.gradient_error[active]
-    replicate_points = point + shifts
-    replicate_points[:, 3:] = np.maximum(replicate_points[:, 3:], 0.01 * point[3:])
+    inverse = np.zeros((6, 6))
+    inverse[np.ix_(active, active)] = np.linalg.pinv(
+        rough.evaluation.hessian[np.ix_(active, active)]
+    )
+    point, residual = rough.point, rough.residual
+    for _ in range(_CORRECTIONS):
+        found = potential.first_order(point, ridge)
+        correction = -inverse @ found.gradient
+        shifts = -(found.replicate_gradients - found.gradient) @ inverse.T
+        size = np.abs(correction[3:] / point[3:]).max()
+        spread = np.abs(shifts[:, 3:] / point[3:]).max()
+        if size > 0.5:
+            break
+        point = point + correction
+        # The next correction would be of the order of the square of this one.
+        residual = float(size**2)
+        if residual <= max(0.02 * spread, 1e-12):
+            break
+    errors = residual * np.abs(point) + np.abs(inverse) @ found.gradient_error
+    replicates = point + shifts
+    replicates[:, 3:] = np.maximum(replicates[:, 3:], 0.01 * point[3:])
     slope = float(loss.slope(np.zeros(1))[0])
 
-    def below_zero(x: Array) -> Array:
+    def below_zero(points: Array) -> Array:
         # r < 0 exactly when ω < χS² ℓ'(0).
-        return law.by_replicate(misclassified(law, x, x[4] / x[5] * law.scale**2 * slope))
+        steps = np.repeat(points[:, 4] / points[:, 5], len(law.scale) // len(points))
+        below = misclassified(law, points[:, :4], steps * law.scale**2 * slope)
+        return law.by_replicate(below)
 
-    train_errors = [below_zero(x)[index] for index, x in enumerate(replicate_points)]
+    sensitivity = rough.evaluation.train_loss_gradient
     return LimitReadout(
         weights=point[:4],
         susceptibility=float(point[4] / point[5]),
-        replicate_weights=replicate_points[:, :4],
+        replicate_weights=replicates[:, :4],
         weights_error=errors[:4],
-        train_loss=float(found.train_loss.mean()),
-        train_error=float(below_zero(point).mean()),
-        replicate_train_loss=found.train_loss + shifts @ found.train_loss_gradient,
-        replicate_train_error=np.array(train_errors),
-        train_loss_error=float(found.train_loss_error + errors @ np.abs(found.train_loss_gradient)),
-        state=("saddle", point),
+        train_loss=float(found.train_loss.mean() + sensitivity @ correction),
+        train_error=float(below_zero(point[None]).mean()),
+        replicate_train_loss=found.train_loss + shifts @ sensitivity,
+        replicate_train_error=below_zero(replicates),
+        train_loss_error=float(found.train_loss_error + errors @ np.abs(sensitivity)),
+        state=State("saddle", rough.point, potential.resolution),
         solution=Solution(
-            converged=result.converged,
-            status=note if result.converged else _ADVICE,
-            residual=result.residual,
-            steps=result.steps,
+            converged=rough.converged and size <= 0.5,
+            status=note if rough.converged and size <= 0.5 else _ADVICE,
+            residual=residual,
+            steps=rough.steps,
         ),
     )
 
+
+# How often the gradient is evaluated on the fine law, at most.
+_CORRECTIONS = 8
 
 _ADVICE = (
     "not converged: the equations are nearly degenerate here; raise the ridge, or move the sample "
@@ -151,11 +195,11 @@ _ADVICE = (
 )
 
 
-def _separability(law: FeatureLaw, alpha: float) -> tuple[str, str]:
+def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, str]:
     """Return whether data at this ratio are separable, and a note on how sure that is."""
     excess = least_excess(law).evaluation.hinged
     if excess.value < EXCESS_FLOOR:
-        return "separable", "converged"
+        return True, "converged"
     threshold = law.dimension_ratio / excess.value
     if abs(alpha / threshold - 1) < 1e-9:
         accepted = (
@@ -173,11 +217,11 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[str, str]:
             "use ridge > 0 or move away from it"
         )
     )
-    return ("separable" if alpha < threshold else "inseparable"), note
+    return bool(alpha < threshold), note
 
 
 def _maximum_margin(
-    law: FeatureLaw, loss: Loss, ratio: float, start: Array | None, note: str
+    law: FeatureLaw, loss: Loss, ratio: float, start: Array, note: str
 ) -> LimitReadout:
     result = widest_margin(law, ratio, start)
     point, found = result.point, result.evaluation
@@ -200,7 +244,7 @@ def _maximum_margin(
         replicate_train_loss=zeros,
         replicate_train_error=zeros,
         train_loss_error=0.0,
-        state=("margin", point),
+        state=State("margin", point),
         solution=Solution(
             result.converged, note if result.converged else _ADVICE, result.residual, result.steps
         ),
@@ -239,7 +283,7 @@ def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
         replicate_train_loss=zeros,
         replicate_train_error=zeros,
         train_loss_error=0.0,
-        state=("interpolation", weights),
+        state=State("interpolation", weights),
         solution=Solution(converged=True, status="converged", residual=0.0, steps=1),
     )
 

@@ -6,59 +6,76 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import NewtonResult, newton
-from sparsetoken.theory.potential import Evaluation, Potential
+from sparsetoken.theory.potential import Potential, SecondOrder
 
 __all__ = ["solve_saddle"]
-
-Attempt = Callable[[Array, float], NewtonResult[Evaluation]]
 
 _POSITIVE = np.array([False, False, False, True, True, True])
 
 
 def solve_saddle(
     potential: Potential, ridge: float, start: Array | None = None
-) -> NewtonResult[Evaluation]:
+) -> NewtonResult[SecondOrder]:
     """Return the saddle point (μ_q, μ_e, b, ν, τ, β) of the potential.
 
     From a `start` near the solution, as along a curve, Newton's method goes straight to it. Without
     one, or if that fails, the ridge is lowered in steps from a value so large that the solution is
-    known, each step starting from the last.
+    known, each step starting from the last. A loss with kinks is smoothed meanwhile, and the
+    smoothing is lowered in the same way at the end. The last Newton correction, of relative size
+    1e-5 at most, is left to the caller.
     """
     active = np.array([potential.law.has_query, True, True, True, True, True])
 
-    def attempt(point: Array, value: float) -> NewtonResult[Evaluation]:
-        return newton(lambda x: potential.evaluate(x, value), point, active, _POSITIVE)
+    def solve(point: Array, value: float) -> NewtonResult[SecondOrder]:
+        return newton(
+            lambda x: potential.second_order(x, value), point, active, _POSITIVE, tolerance=1e-5
+        )
 
+    potential.smoothing = 0.0
     if start is not None:
-        result = attempt(start, ridge)
+        result = solve(start, ridge)
         if result.converged:
             return result
-    return _lower_ridge(potential, ridge, attempt_at=attempt)
+    natural = float(potential.law.weight @ potential.law.scale**2)
+    heavy = max(ridge, 10 * natural)
+    potential.smoothing = 0.0 if potential.loss.smooth else 1.0
+    result = solve(_heavy_ridge_point(potential, heavy), heavy)
+    result = _lower(solve, result, heavy, ridge, floor=1e-9 * natural)
+    if potential.loss.smooth or not result.converged:
+        return result
+
+    def solve_smoothed(point: Array, smoothing: float) -> NewtonResult[SecondOrder]:
+        potential.smoothing = smoothing
+        return solve(point, ridge)
+
+    return _lower(solve_smoothed, result, 1.0, 0.0, floor=1e-7)
 
 
-def _lower_ridge(
-    potential: Potential, ridge: float, attempt_at: Attempt
-) -> NewtonResult[Evaluation]:
-    law = potential.law
-    # Curvature of the smooth losses is at most about one: this ridge dominates it.
-    natural = float(law.weight @ law.scale**2)
-    current = max(ridge, 10 * natural)
-    result = attempt_at(_heavy_ridge_point(potential, current), current)
+def _lower(
+    solve: Callable[[Array, float], NewtonResult[SecondOrder]],
+    result: NewtonResult[SecondOrder],
+    current: float,
+    target: float,
+    floor: float,
+) -> NewtonResult[SecondOrder]:
+    """Follow the solution while a parameter falls from `current` to `target`, by growing factors.
+
+    Below the floor the target is tried at once.
+    """
     steps, factor = result.steps, 10.0
-    floor = 1e-9 * natural
-    while current > ridge and result.converged:
-        following = max(current / factor, ridge)
+    while current > target and result.converged:
+        following = max(current / factor, target)
         if following < floor:
-            following = ridge
-        trial = attempt_at(result.point, following)
+            following = target
+        trial = solve(result.point, following)
         steps += trial.steps
         if trial.converged:
             current, result = following, trial
             factor = min(factor**1.5, 1e3)
-        elif factor > 1.05:
+        elif following == target and floor > 1e-14 * current:
+            floor /= 100
+        elif factor > 1.1:
             factor = factor**0.4
-            if following == ridge and ridge < floor:
-                floor /= 10
         else:
             result = trial
     return NewtonResult(result.point, result.evaluation, result.residual, result.converged, steps)
