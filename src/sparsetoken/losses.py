@@ -82,6 +82,11 @@ class Loss(ABC):
     def curvature(self, margin: Array) -> Array:
         """Return ℓ''(t) wherever it exists."""
 
+    @property
+    def infimum(self) -> float:
+        """The greatest lower bound of the loss."""
+        return float(self.value(np.array([min(self.minimisers[0], 1e300)]))[0])
+
     def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
         """Return the r that minimises ℓ(r) + (r - centre)²/(2 step), so r + step ℓ'(r) = centre."""
         omega, tau = np.broadcast_arrays(

@@ -60,7 +60,13 @@ def newton(
     tolerance : float
         Largest relative Newton correction of a solution.
     """
-    point, current = start.copy(), evaluate(start)
+
+    def quiet(x: Array) -> E:
+        # A trial point may lie where the function overflows; it is then rejected.
+        with np.errstate(all="ignore"):
+            return evaluate(x)
+
+    point, current = start.copy(), quiet(start)
     residual = np.inf
     for steps in range(max_steps):
         scale = np.where(positive, np.abs(point), np.maximum(np.abs(point), _typical(point)))
@@ -74,7 +80,7 @@ def newton(
         length = _largest_step(point, correction, positive)
         while True:
             candidate = point - length * correction
-            trial = evaluate(candidate)
+            trial = quiet(candidate)
             following = _size(solve(trial.gradient), scale)
             if following <= (1 - 0.25 * length) * residual:
                 break

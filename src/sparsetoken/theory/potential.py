@@ -102,18 +102,13 @@ class Potential:
         moments, errors = self._moments(x, len(MOMENTS), probe=False)
         chain = _Chain(x, self.alpha * ridge)
         inner_gradient, inner_hessian = self._inner_derivatives(moments)
-        # E ℓ(r) = M - E[t p²/2] and M_χ = -E[S²p²/2], with t = χS² + ε.
-        train_gradient = inner_gradient + chain.step * inner_hessian[4]
-        train_gradient[4] += inner_gradient[4]
-        if self.smoothing:
-            train_gradient[:] = np.nan
         step = chain.step * self.law.scale**2 + self.smoothing
         envelope = self.law.weight @ (moments[:, 0] + 0.5 * step * moments[:, 3])
         return SecondOrder(
             *self._gradients(moments, errors, chain),
             value=float(self.alpha * envelope + chain.outer_value),
             hessian=chain.hessian(inner_gradient, inner_hessian),
-            train_loss_gradient=train_gradient / self.alpha @ chain.jacobian,
+            train_loss_gradient=self._train_loss_gradient(moments, step) @ chain.jacobian,
         )
 
     def _gradients(
@@ -137,6 +132,13 @@ class Potential:
         )
         gradient_error = inner_error @ np.abs(chain.jacobian)
         return replicates.mean(axis=0), replicates, means[:, 5], gradient_error, float(errors[0])
+
+    def _train_loss_gradient(self, moments: Array, step: Array) -> Array:
+        """Return the gradient of E ℓ(r) = M + t M_t in (μ_q, μ_e, b, ρ, χ)."""
+        _, p, pg, pp, _, _, _, pd, pdg, ppd = moments.T * self.law.weight
+        scale = self.law.scale
+        by_centre, by_noise, by_step = p - step * pd, pg - step * pdg, step * ppd - pp
+        return np.array([*(self._signed.T @ by_centre), scale @ by_noise, scale**2 @ by_step])
 
     def _inner_derivatives(self, moments: Array) -> tuple[Array, Array]:
         """Return gradient and Hessian of α E M in (μ_q, μ_e, b, ρ, χ)."""

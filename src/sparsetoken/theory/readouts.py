@@ -107,6 +107,12 @@ def limit_readout(
     potential = Potential(coarse, loss, alpha, start.resolution if start else 0)
     rough_saddle = solve_saddle(potential, ridge, _matching(start, "saddle"))
     finer = Potential(fine, loss, alpha, potential.resolution)
+    finer.smoothing = potential.smoothing
+    if potential.smoothing and rough_saddle.converged:
+        note = (
+            f"converged with the kinks of the loss smoothed over a width {potential.smoothing:.1g}: "
+            "without it the readout or its bias is not unique here"
+        )
     return _saddle(finer, ridge, rough_saddle, note)
 
 
@@ -141,6 +147,7 @@ def _saddle(
         rough.evaluation.hessian[np.ix_(active, active)]
     )
     point, residual = rough.point, rough.residual
+    trusted = rough.converged
     for _ in range(_CORRECTIONS):
         found = potential.first_order(point, ridge)
         correction = -inverse @ found.gradient
@@ -148,6 +155,9 @@ def _saddle(
         size = np.abs(correction[3:] / point[3:]).max()
         spread = np.abs(shifts[:, 3:] / point[3:]).max()
         if size > 0.5:
+            # A readout that vanishes with the smoothing has no digits to correct.
+            correction = np.zeros(6)
+            trusted = trusted and potential.smoothing > 0
             break
         point = point + correction
         # The next correction would be of the order of the square of this one.
@@ -160,9 +170,10 @@ def _saddle(
     slope = float(loss.slope(np.zeros(1))[0])
 
     def below_zero(points: Array) -> Array:
-        # r < 0 exactly when ω < χS² ℓ'(0).
+        # r < 0 exactly when ω < t ℓ'(0), with the prox step t.
         steps = np.repeat(points[:, 4] / points[:, 5], len(law.scale) // len(points))
-        below = misclassified(law, points[:, :4], steps * law.scale**2 * slope)
+        steps = steps * law.scale**2 + potential.smoothing
+        below = misclassified(law, points[:, :4], steps * slope)
         return law.by_replicate(below)
 
     sensitivity = rough.evaluation.train_loss_gradient
@@ -171,15 +182,17 @@ def _saddle(
         susceptibility=float(point[4] / point[5]),
         replicate_weights=replicates[:, :4],
         weights_error=errors[:4],
-        train_loss=float(found.train_loss.mean() + sensitivity @ correction),
+        train_loss=max(float(found.train_loss.mean() + sensitivity @ correction), loss.infimum),
         train_error=float(below_zero(point[None]).mean()),
         replicate_train_loss=found.train_loss + shifts @ sensitivity,
         replicate_train_error=below_zero(replicates),
-        train_loss_error=float(found.train_loss_error + errors @ np.abs(sensitivity)),
+        train_loss_error=float(
+            found.train_loss_error + errors @ np.abs(sensitivity) + potential.smoothing
+        ),
         state=State("saddle", rough.point, potential.resolution),
         solution=Solution(
-            converged=rough.converged and size <= 0.5,
-            status=note if rough.converged and size <= 0.5 else _ADVICE,
+            converged=trusted,
+            status=note if trusted else _ADVICE,
             residual=residual,
             steps=rough.steps,
         ),
@@ -232,14 +245,13 @@ def _maximum_margin(
     replicate_points = point + shifts
     norm = float(np.sqrt(point[0] ** 2 + point[1] ** 2 + point[3] ** 2))
     norms = np.sqrt((replicate_points[:, [0, 1, 3]] ** 2).sum(axis=1))
-    least = min(loss.minimisers[0], 1e300)
     zeros = np.zeros(law.replicates)
     return LimitReadout(
         weights=point[:4],
         susceptibility=np.inf,
         replicate_weights=replicate_points[:, :4],
         weights_error=np.abs(result.residual * point[:4]),
-        train_loss=float(loss.value(np.array([least]))[0]),
+        train_loss=loss.infimum,
         train_error=0.0,
         replicate_train_loss=zeros,
         replicate_train_error=zeros,
@@ -278,7 +290,7 @@ def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
         susceptibility=np.inf,
         replicate_weights=replicate_weights,
         weights_error=1e-14 * np.abs(weights),
-        train_loss=float(loss.value(np.array([target]))[0]),
+        train_loss=loss.infimum,
         train_error=float(target <= 0),
         replicate_train_loss=zeros,
         replicate_train_error=zeros,

@@ -1,6 +1,7 @@
 """Solve the self-consistent equations: the saddle point of the potential, for ridge >= 0."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +10,9 @@ from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.theory.potential import Potential, SecondOrder
 
 __all__ = ["solve_saddle"]
+
+# A loss with kinks is first smoothed over this width, in units of the margin.
+_FIRST_SMOOTHING = 4.0
 
 _POSITIVE = np.array([False, False, False, True, True, True])
 
@@ -21,8 +25,8 @@ def solve_saddle(
     From a `start` near the solution, as along a curve, Newton's method goes straight to it. Without
     one, or if that fails, the ridge is lowered in steps from a value so large that the solution is
     known, each step starting from the last. A loss with kinks is smoothed meanwhile, and the
-    smoothing is lowered in the same way at the end. The last Newton correction, of relative size
-    1e-5 at most, is left to the caller.
+    smoothing is lowered in the same way at the end; `potential.smoothing` says how far that went.
+    The last Newton correction, of relative size 1e-5 at most, is left to the caller.
     """
     active = np.array([potential.law.has_query, True, True, True, True, True])
 
@@ -38,9 +42,11 @@ def solve_saddle(
             return result
     natural = float(potential.law.weight @ potential.law.scale**2)
     heavy = max(ridge, 10 * natural)
-    potential.smoothing = 0.0 if potential.loss.smooth else 1.0
+    potential.smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
     result = solve(_heavy_ridge_point(potential, heavy), heavy)
-    result = _lower(solve, result, heavy, ridge, floor=1e-9 * natural)
+    result, reached = _lower(solve, result, heavy, ridge, floor=1e-9 * natural)
+    if reached > ridge:
+        return replace(result, converged=False)
     if potential.loss.smooth or not result.converged:
         return result
 
@@ -48,7 +54,8 @@ def solve_saddle(
         potential.smoothing = smoothing
         return solve(point, ridge)
 
-    return _lower(solve_smoothed, result, 1.0, 0.0, floor=1e-7)
+    result, potential.smoothing = _lower(solve_smoothed, result, _FIRST_SMOOTHING, 0.0, floor=1e-5)
+    return result
 
 
 def _lower(
@@ -57,12 +64,12 @@ def _lower(
     current: float,
     target: float,
     floor: float,
-) -> NewtonResult[SecondOrder]:
+) -> tuple[NewtonResult[SecondOrder], float]:
     """Follow the solution while a parameter falls from `current` to `target`, by growing factors.
 
-    Below the floor the target is tried at once.
+    Below the floor the target is tried at once. Returns the last solution and the value it is for.
     """
-    steps, factor = result.steps, 10.0
+    steps, factor, retries = result.steps, 10.0, 3
     while current > target and result.converged:
         following = max(current / factor, target)
         if following < floor:
@@ -72,13 +79,13 @@ def _lower(
         if trial.converged:
             current, result = following, trial
             factor = min(factor**1.5, 1e3)
-        elif following == target and floor > 1e-14 * current:
-            floor /= 100
-        elif factor > 1.1:
+        elif factor > 1.1 and following > target:
             factor = factor**0.4
+        elif following == target and retries > 0:
+            retries, floor = retries - 1, floor / 100
         else:
-            result = trial
-    return NewtonResult(result.point, result.evaluation, result.residual, result.converged, steps)
+            break
+    return replace(result, steps=steps), current
 
 
 def _heavy_ridge_point(potential: Potential, ridge: float) -> Array:
