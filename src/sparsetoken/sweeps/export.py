@@ -5,10 +5,12 @@ theory of its cell (with the prefix "theory_"), attempts, seconds, version, fini
 """
 
 import csv
+import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -23,75 +25,141 @@ _BOOKKEEPING = ("attempts", "seconds", "version", "finished", "error")
 
 
 class _Table:
-    """The columns of a store, and what all rows of a cell have in common."""
+    """The columns of a store, and its rows as lines of text.
+
+    Results are JSON in the store already, and a line is put together from texts: to take millions
+    of results apart into Python objects would take several times as long. Results that need it
+    (several layouts, or texts with commas or backslashes) are taken apart all the same.
+    """
 
     def __init__(self, store: Store) -> None:
-        self.store = store
-        self.cells = dict(store.cells())
-        self.settings = list(dict.fromkeys(name for cell in self.cells.values() for name in cell))
-        self.results = store.columns("trials")
-        self.theory = store.columns("theory")
-        self._predictions = {cell: result for cell, result, _ in store.theory()}
+        self._store = store
+        self._cells = dict(store.cells())
+        self._theory = {cell: result for cell, result, _ in store.theory()}
+        self._settings = list(dict.fromkeys(name for cell in self._cells.values() for name in cell))
+        self._results = store.columns("trials")
+        self._predicted = store.columns("theory")
+        self._one_layout = len(store.layouts("trials")) == 1
 
     @property
     def columns(self) -> list[str]:
-        theory = [f"theory_{name}" for name in self.theory]
-        return ["cell", "trial", "outcome", *self.settings, *self.results, *theory, *_BOOKKEEPING]
+        predicted = [f"theory_{name}" for name in self._predicted]
+        return [
+            *("cell", "trial", "outcome"),
+            *self._settings,
+            *self._results,
+            *predicted,
+            *_BOOKKEEPING,
+        ]
 
-    def prediction(self, cell: int) -> dict[str, Any]:
-        result = self._predictions.get(cell)
-        return {} if result is None else dict(json.loads(result))
+    def _of_cell(self, cell: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the settings and the theory of a cell, None where there is none."""
+        settings = self._cells[cell]
+        theory = json.loads(self._theory.get(cell) or "{}")
+        return (
+            {name: settings.get(name) for name in self._settings},
+            {f"theory_{name}": theory.get(name) for name in self._predicted},
+        )
 
-    def rows(self, parse: Callable[[str], dict[str, Any]] = json.loads) -> Iterator[list[Any]]:
-        """Yield the values of each trial in the order of the columns, None where there is none."""
-        last = -1
-        for cell, trial, result, error, attempts, seconds, version, finished in self.store.trials():
-            if cell != last:
-                last = cell
-                settings = [self.cells[cell].get(name) for name in self.settings]
-                prediction = self.prediction(cell)
-                theory = [prediction.get(name) for name in self.theory]
+    def _of_trial(self, result: str | None) -> dict[str, Any]:
+        values = {} if result is None else json.loads(result)
+        return {name: values.get(name) for name in self._results}
+
+    def json_lines(self) -> Iterator[str]:
+        """Yield each row as a JSON object."""
+
+        @cache
+        def of_cell(cell: int) -> tuple[str, str]:
+            settings, theory = self._of_cell(cell)
+            return _json_fields(settings), _json_fields(theory)
+
+        missing = _json_fields(self._of_trial(None))
+        for (
+            cell,
+            trial,
+            result,
+            error,
+            attempts,
+            seconds,
+            version,
+            finished,
+        ) in self._store.trials():
+            settings, theory = of_cell(cell)
+            outcome, reason = "done", "null"
             if result is None:
-                outcome, values = "failed", [None] * len(self.results)
+                outcome, reason, values = "failed", json.dumps(error), missing
+            elif self._one_layout:
+                values = f",{result[1:-1]}" if self._results else ""
             else:
-                outcome = "done"
-                fields = parse(result)
-                # As a rule all trials have the same fields in the same order.
-                same = list(fields) == self.results
-                values = [*fields.values()] if same else [fields.get(name) for name in self.results]
-            yield [cell, trial, outcome, *settings, *values, *theory, attempts, seconds, version,
-                   finished, error]  # fmt: skip
+                values = _json_fields(self._of_trial(result))
+            yield (
+                f'{{"cell":{cell},"trial":{trial},"outcome":"{outcome}"{settings}{values}{theory},'
+                f'"attempts":{attempts},"seconds":{seconds!r},"version":"{version}",'
+                f'"finished":"{finished}","error":{reason}}}'
+            )
+
+    def csv_lines(self) -> Iterator[str]:
+        """Yield each row as comma-separated values."""
+
+        @cache
+        def of_cell(cell: int) -> tuple[str, str]:
+            settings, theory = self._of_cell(cell)
+            return _csv_fields(settings.values()), _csv_fields(theory.values())
+
+        starts = [len(json.dumps(name)) + 1 for name in self._results]
+        for (
+            cell,
+            trial,
+            result,
+            error,
+            attempts,
+            seconds,
+            version,
+            finished,
+        ) in self._store.trials():
+            settings, theory = of_cell(cell)
+            outcome, reason = ("done", ",") if error is None else ("failed", _csv_fields([error]))
+            texts = result[1:-1].split(",") if result and self._one_layout else []
+            if starts and len(texts) == len(starts) and "\\" not in str(result):
+                texts = [text[start:] for text, start in zip(texts, starts, strict=True)]
+                values = "," + ",".join(["" if text == "null" else text for text in texts])
+            else:
+                values = _csv_fields(self._of_trial(result).values())
+            yield (
+                f"{cell},{trial},{outcome}{settings}{values}{theory},"
+                f"{attempts},{seconds!r},{version},{finished}{reason}"
+            )
+
+
+def _json_fields(values: dict[str, Any]) -> str:
+    """Return the fields of a JSON object, each with a comma before it."""
+    return "," + json.dumps(values, separators=(",", ":"))[1:-1] if values else ""
+
+
+def _csv_fields(values: Iterable[Any]) -> str:
+    """Return values, each with a comma before it, booleans and numbers as JSON has them."""
+    line = io.StringIO()
+    texts = [json.dumps(v) if isinstance(v, bool | float | list | dict) else v for v in values]
+    csv.writer(line).writerow(["", *texts])
+    return line.getvalue().removesuffix("\r\n") if texts else ""
 
 
 def write_csv(store: Store, path: str | Path) -> int:
     """Write a table of comma-separated values and return the number of rows."""
     table = _Table(store)
-    # Numbers stay the text that they are in the store: nothing is lost, and it is faster.
-    decoder = json.JSONDecoder(parse_float=str, parse_int=str)
-    count = 0
     with _replacing(Path(path)) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(table.columns)
-        rows = table.rows(decoder.decode)
-        while batch := list(islice(rows, _BATCH)):
-            writer.writerows(batch)
-            count += len(batch)
-    return count
+        file.write(_csv_fields(table.columns)[1:] + "\n")
+        return sum(_write(file, batch, "\n", "\n") for batch in _batches(table.csv_lines()))
 
 
 def write_json(store: Store, path: str | Path) -> int:
     """Write a JSON array with one object a row and return the number of rows."""
-    table = _Table(store)
-    columns = table.columns
-    encode = json.JSONEncoder(separators=(",", ":")).encode
     count = 0
     with _replacing(Path(path)) as file:
-        file.write("[")
-        rows = table.rows()
-        while batch := list(islice(rows, _BATCH)):
-            file.write(",\n" if count else "\n")
-            file.write(",\n".join(encode(dict(zip(columns, row, strict=True))) for row in batch))
-            count += len(batch)
+        file.write("[\n")
+        for batch in _batches(_Table(store).json_lines()):
+            file.write(",\n" if count else "")
+            count += _write(file, batch, ",\n", "")
         file.write("\n]\n")
     return count
 
@@ -100,19 +168,20 @@ def write_parquet(store: Store, path: str | Path) -> int:
     """Write a Parquet file and return the number of rows; needs the package pyarrow."""
     try:
         import pyarrow as pa
+        from pyarrow import json as pa_json
         from pyarrow import parquet
     except ImportError:
         raise SweepError(
             "Parquet needs the package pyarrow: pip install 'sparsetoken[parquet]'"
         ) from None
     table = _Table(store)
-    rows = table.rows()
-    batches = []
-    while batch := list(islice(rows, _BATCH)):
-        batches.append(pa.table(list(map(list, zip(*batch, strict=True))), table.columns))
-    empty = pa.table({name: [] for name in table.columns})
+    tables = [pa.table({name: pa.nulls(0) for name in table.columns})]
+    for batch in _batches(table.json_lines()):
+        data = "\n".join(batch).encode()
+        one_block = pa_json.ReadOptions(block_size=len(data) + 1)
+        tables.append(pa_json.read_json(io.BytesIO(data), read_options=one_block))
     # A column that is empty in one batch may hold numbers in the next.
-    whole = pa.concat_tables([empty, *batches], promote_options="permissive")
+    whole = pa.concat_tables(tables, promote_options="permissive")
     with _replacing(Path(path), binary=True) as file:
         parquet.write_table(whole, file)
     return int(whole.num_rows)
@@ -123,6 +192,16 @@ FORMATS: dict[str, Callable[[Store, str | Path], int]] = {
     "parquet": write_parquet,
     "json": write_json,
 }
+
+
+def _batches(lines: Iterator[str]) -> Iterator[list[str]]:
+    while batch := list(islice(lines, _BATCH)):
+        yield batch
+
+
+def _write(file: IO[str], lines: list[str], separator: str, end: str) -> int:
+    file.write(separator.join(lines) + end)
+    return len(lines)
 
 
 @contextmanager

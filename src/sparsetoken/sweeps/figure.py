@@ -85,13 +85,13 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
     columns = min(3, len(panels))
     figure, axes = new_figure(columns, math.ceil(len(panels) / columns))
     for panel, (values, members) in zip(axes, panels.items(), strict=False):
-        _draw_panel(panel, members, x, dict(zip(apart, values, strict=True)))
-        _label(panel, x, y, scale)
+        _draw_panel(panel, members, x)
+        _label(panel, x, y, scale, dict(zip(apart, values, strict=True)))
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     shared_legend(figure, columns=3 if columns > 1 else 2)
     if title:
-        figure.suptitle(title)
+        figure.legends[0].set_title(title)
     return figure
 
 
@@ -121,8 +121,8 @@ def _groups(cells: Iterable[Summary], names: list[str]) -> dict[tuple[Any, ...],
     return groups
 
 
-def _draw_panel(axes: "Axes", cells: list[Summary], x: str, apart: Mapping[str, Any]) -> None:
-    from sparsetoken.plotting import LOOKS, describe, draw_simulation, draw_theory
+def _draw_panel(axes: "Axes", cells: list[Summary], x: str) -> None:
+    from sparsetoken.plotting import LOOKS, draw_simulation, draw_theory
 
     several = len({cell.settings.get("dimension") for cell in cells}) > 1 and x != "dimension"
     for (classifier,), members in _groups(cells, ["classifier"]).items():
@@ -147,17 +147,24 @@ def _draw_panel(axes: "Axes", cells: list[Summary], x: str, apart: Mapping[str, 
                 label=label or (None if line else look.label),
                 fmt=marker,
             )
-    if apart:
-        axes.set_title(describe(apart))
 
 
-def _label(axes: "Axes", x: str, y: str, scale: str) -> None:
+def _label(axes: "Axes", x: str, y: str, scale: str, apart: Mapping[str, Any]) -> None:
+    from sparsetoken.plotting import describe, styled
     from sparsetoken.plotting.figures import SYMBOLS
 
-    symbol = f" ({SYMBOLS[x]})" if x in SYMBOLS else ""
-    axes.set_xlabel(x.replace("_", " ") + symbol)
-    axes.set_ylabel(y.replace("_", " "))
-    if scale in ("logx", "loglog"):
-        axes.set_xscale("log")
-    if scale in ("logy", "loglog"):
-        axes.set_yscale("log")
+    @styled
+    def write() -> None:
+        symbol = f" ({SYMBOLS[x]})" if x in SYMBOLS else ""
+        axes.set_xlabel(x.replace("_", " ") + symbol)
+        axes.set_ylabel(y.replace("_", " "))
+        axes.set_title(describe(apart))
+        for letter, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+            if scale in (f"log{letter}", "loglog"):
+                axes.set(**{f"{letter}scale": "log"})
+                axis.set_major_formatter("{x:g}")
+                low, high = axis.get_data_interval()
+                # Below a decade there are few major ticks: name the minor ones as well.
+                axis.set_minor_formatter("{x:.2g}" if high < 10 * low else "")
+
+    write()

@@ -5,8 +5,8 @@ operating system releases when the driver ends, however it ends. A store is made
 and then renamed, so that a file with its name is always whole.
 
 Tables: `study` (fingerprint, version, time of creation), `cells` (settings as JSON), `theory` (one
-row a cell), `trials` (one row a trial, unique by cell and trial) and `columns` (names of all result
-fields). Results are JSON objects; a row has either a result or an error.
+row a cell), `trials` (one row a trial, unique by cell and trial) and `layouts` (the lists of fields
+that results have: one, as a rule). Results are JSON objects; a row has either a result or an error.
 """
 
 import json
@@ -37,11 +37,11 @@ CREATE TABLE cells (
     settings TEXT NOT NULL UNIQUE,
     trials INTEGER NOT NULL
 );
-CREATE TABLE columns (
-    position INTEGER PRIMARY KEY,
+CREATE TABLE layouts (
+    layout INTEGER PRIMARY KEY,
     kind TEXT NOT NULL CHECK (kind IN ('theory', 'trials')),
-    name TEXT NOT NULL,
-    UNIQUE (kind, name)
+    names TEXT NOT NULL,
+    UNIQUE (kind, names)
 );
 CREATE TABLE theory (
     cell INTEGER PRIMARY KEY REFERENCES cells,
@@ -213,10 +213,14 @@ class Store:
         for cell, settings in self._read("SELECT cell, settings FROM cells ORDER BY cell"):
             yield cell, json.loads(settings)
 
+    def layouts(self, kind: str) -> list[list[str]]:
+        """Return the lists of fields that results of "trials" or of the "theory" have."""
+        query = "SELECT names FROM layouts WHERE kind = ? ORDER BY layout"
+        return [json.loads(row[0]) for row in self._read(query, (kind,))]
+
     def columns(self, kind: str) -> list[str]:
-        """Return the names of the result fields of "trials" or of the "theory"."""
-        query = "SELECT name FROM columns WHERE kind = ? ORDER BY position"
-        return [row[0] for row in self._read(query, (kind,))]
+        """Return the names of all result fields of "trials" or of the "theory"."""
+        return list(dict.fromkeys(name for layout in self.layouts(kind) for name in layout))
 
     def theory(self) -> Iterator[tuple[int, str | None, str | None]]:
         """Yield (cell, result as JSON, error) of the theory of each cell that has been tried."""
@@ -273,7 +277,7 @@ class StoreWriter(Store):
         trials: int,
     ) -> None:
         self.path = Path(path)
-        self._known_columns: set[tuple[str, str]] = set()
+        self._known_layouts: set[tuple[str, tuple[str, ...]]] = set()
         self._lock = _take_lock(self.path)
         try:
             if not self.path.exists():
@@ -330,7 +334,8 @@ class StoreWriter(Store):
         with self._transaction() as connection:
             for outcome in outcomes:
                 kind = "theory" if outcome.trial is None else "trials"
-                self._save_columns(connection, kind, outcome.columns)
+                if outcome.error is None:
+                    self._save_layout(connection, kind, outcome.columns)
                 key = {"cell": outcome.cell}
                 if outcome.trial is not None:
                     key["trial"] = outcome.trial
@@ -346,15 +351,15 @@ class StoreWriter(Store):
                 }
                 connection.execute(_UPSERT[kind], row)
 
-    def _save_columns(
-        self, connection: sqlite3.Connection, kind: str, columns: tuple[str, ...]
+    def _save_layout(
+        self, connection: sqlite3.Connection, kind: str, names: tuple[str, ...]
     ) -> None:
-        for name in columns:
-            if (kind, name) not in self._known_columns:
-                connection.execute(
-                    "INSERT OR IGNORE INTO columns (kind, name) VALUES (?, ?)", (kind, name)
-                )
-                self._known_columns.add((kind, name))
+        if (kind, names) not in self._known_layouts:
+            connection.execute(
+                "INSERT OR IGNORE INTO layouts (kind, names) VALUES (?, ?)",
+                (kind, json.dumps(names)),
+            )
+            self._known_layouts.add((kind, names))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -364,7 +369,7 @@ class StoreWriter(Store):
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._known_columns.clear()
+                self._known_layouts.clear()
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
