@@ -290,7 +290,9 @@ def _explain(item: Any) -> list[str]:
     """Return one of pydantic's errors as lines that begin with the key in the file."""
     key = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        return [f"{key}: unknown key{_guess(key, _known_keys(key))}"]
+        table, dot, name = key.rpartition(".")
+        known = list(_TABLES[table].model_fields)
+        return [f"{key}: unknown key{_guess(name, known, table + dot)}"]
     if item["type"] == "missing":
         return [f"{key}: missing"]
     message = item["msg"].removeprefix("Value error, ")
@@ -299,19 +301,16 @@ def _explain(item: Any) -> list[str]:
     return [f"{key}: {message}"]
 
 
-def _known_keys(key: str) -> list[str]:
-    table, dot, _ = key.rpartition(".")
-    tables: dict[str, type[_Strict]] = {
-        "": Study,
-        "task": _TaskTable,
-        "training": _TrainingTable,
-        "query": _QueryTable,
-        "at": _TestTaskTable,
-        "plot": PlotTable,
-    }
-    return [table + dot + name for name in tables[table].model_fields]
+_TABLES: dict[str, type[_Strict]] = {
+    "": Study,
+    "task": _TaskTable,
+    "training": _TrainingTable,
+    "query": _QueryTable,
+    "at": _TestTaskTable,
+    "plot": PlotTable,
+}
 
 
-def _guess(word: str, known: list[str]) -> str:
+def _guess(word: str, known: list[str], prefix: str = "") -> str:
     close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return f" (did you mean {prefix + close[0]!r}?)" if close else ""

@@ -1,0 +1,209 @@
+"""The study file: what it means and what it refuses."""
+
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsetoken import Query, Task, Training
+from sparsetoken.sweeps import StudyError, parse_study, read_study
+from sparsetoken.sweeps.trial import problem
+
+HEAD = "trials = 1\ndimensions = 10\n"
+TASK = "[task]\nlength = 10\ninformative = 1\nstrength = 2\n"
+TRAINING = "[training]\nalpha0 = 1\nalpha1 = 2\n"
+PLAIN = HEAD + TASK + TRAINING
+RANGE = (
+    "training.ridge: a range must be { from = NUMBER, to = NUMBER, count = INTEGER, "
+    'scale = "linear" or "log" }'
+)
+LOSSES = (
+    "training.loss: 'cubic' is not valid: expected one of 'hinge', 'logistic', 'square', "
+    "'squared_hinge'"
+)
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(StudyError) as caught:
+        parse_study(text)
+    return caught.value.problems
+
+
+def values(text: str, name: str) -> list[Any]:
+    return [cell[name] for cell in parse_study(text).cells()]
+
+
+def test_a_plain_study_is_one_cell_with_every_setting() -> None:
+    [cell] = parse_study(PLAIN).cells()
+    assert cell == {
+        **Task(10, 1, 2.0).to_dict(),
+        **Training(1.0, 2.0).to_dict(),
+        "dimension": 10,
+        "classifier": "attention",
+        "sampler": "reduced",
+        "seed": 0,
+    }
+    assert isinstance(cell["strength"], float)
+    assert problem(cell) == (Task(10, 1, 2.0), Training(1.0, 2.0), None, None)
+
+
+def test_every_field_of_the_objects_can_be_a_list() -> None:
+    lists = {
+        "length": "[10, 20]", "informative": "[1, 2]", "strength": "[1, 2]",
+        "positive_rate": "[0.2, 0.4]", "loss": '["logistic", "square"]',
+    }  # fmt: skip
+    for kind, head in (
+        (Task, HEAD + TRAINING + "[task]\n"),
+        (Training, HEAD + TASK + "[training]\n"),
+    ):
+        required = {"length": 10, "informative": 1, "strength": 2, "alpha0": 1, "alpha1": 2}
+        for item in fields(kind):
+            lines = {f.name: required[f.name] for f in fields(kind) if f.name in required}
+            lines[item.name] = lists.get(item.name, "[1, 2]")  # type: ignore[assignment]
+            text = head + "".join(f"{name} = {value}\n" for name, value in lines.items())
+            assert len(set(values(text, item.name))) == 2, item.name
+
+
+def test_cells_are_the_product_in_the_order_of_the_lists() -> None:
+    text = HEAD.replace("10", "[10, 20]") + 'classifiers = ["attention", "pooled"]\n' + TASK
+    text += "[training]\nalpha0 = [1, 2]\nalpha1 = 1\n"
+    cells = [(c["alpha0"], c["dimension"], c["classifier"]) for c in parse_study(text).cells()]
+    assert cells == [
+        (a, d, c) for a in (1, 2) for d in (10, 20) for c in ("attention", "pooled")
+    ]  # fmt: skip
+
+
+def test_zipped_lists_run_side_by_side() -> None:
+    text = 'zip = [["task.strength", "training.alpha1", "dimensions"]]\n'
+    text += "trials = 1\ndimensions = [10, 20, 30]\n"
+    text += "[task]\nlength = [5, 6]\ninformative = 1\nstrength = [1, 2, 3]\n"
+    text += "[training]\nalpha0 = 1\nalpha1 = { from = 4, to = 6, count = 3 }\n"
+    cells = parse_study(text).cells()
+    assert [(c["length"], c["strength"], c["alpha1"], c["dimension"]) for c in cells] == [
+        (length, strength, strength + 3, 10 * strength)
+        for length in (5, 6)
+        for strength in (1, 2, 3)
+    ]
+
+
+@given(
+    start=st.floats(1e-3, 1e3),
+    stop=st.floats(1e-3, 1e3),
+    count=st.integers(2, 50),
+    scale=st.sampled_from(["linear", "log"]),
+)
+def test_ranges_hold_both_ends_and_even_steps(
+    start: float, stop: float, count: int, scale: str
+) -> None:
+    if math.isclose(start, stop, rel_tol=1e-9):
+        return
+    given_range = f'{{ from = {start!r}, to = {stop!r}, count = {count}, scale = "{scale}" }}'
+    found = values(HEAD + TASK + f"[training]\nalpha0 = 1\nalpha1 = {given_range}\n", "alpha1")
+    assert (found[0], found[-1], len(found)) == (start, stop, count)
+    places = [math.log(value) for value in found] if scale == "log" else found
+    step = (places[-1] - places[0]) / (count - 1)
+    for number, place in enumerate(places):
+        assert math.isclose(place, places[0] + number * step, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def test_ranges_of_whole_numbers_are_rounded_and_have_no_repetitions() -> None:
+    text = 'trials = 1\ndimensions = { from = 2, to = 100, count = 9, scale = "log" }\n'
+    found = values(text + TASK + TRAINING, "dimension")
+    assert (found[0], found[-1]) == (2, 100)
+    assert found == sorted(set(found))
+    assert all(isinstance(value, int) for value in found)
+    short = text.replace("100", "4")
+    assert values(short + TASK + TRAINING, "dimension") == [2, 3, 4]
+
+
+def test_a_query_is_for_attention_and_a_test_task_keeps_what_is_not_named() -> None:
+    text = 'classifiers = ["attention", "pooled"]\n' + PLAIN
+    text += "[query]\nalignment = [0.5, 1]\nsharpness = 3\n[at]\nlength = 20\n"
+    cells = parse_study(text).cells()
+    assert [problem(cell).query for cell in cells] == [Query(0.5, 3), None, Query(1, 3), None]
+    assert {problem(cell).at for cell in cells} == {Task(20, 1, 2.0)}
+    assert cells[1]["query_alignment"] == 0.5
+    assert cells[0]["at_strength"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("trials = ", "is not TOML: Invalid value (at end of document)"),
+        (PLAIN.replace("trials = 1", ""), "trials: missing"),
+        (PLAIN.replace(TASK, ""), "task: missing"),
+        (PLAIN.replace("alpha1 = 2", ""), "training.alpha1: missing"),
+        ("colour = 1\n" + PLAIN, "colour: unknown key"),
+        (PLAIN + "losss = 1\n", "training.losss: unknown key (did you mean 'training.loss'?)"),
+        (PLAIN + "[plt]\nx = 1\n", "plt: unknown key (did you mean 'plot'?)"),
+        (PLAIN + "[plot]\nz = 1\n", "plot.z: unknown key"),
+        (PLAIN + '[plot]\nx = "alpha"\n', "plot.x: 'alpha' is not a setting (did you mean 'alpha1'?)"),
+        (PLAIN + "ridge = []\n", "training.ridge: an empty list: give one value or more"),
+        (PLAIN + "ridge = [1, 1.0]\n", "training.ridge: a value is listed twice"),
+        (PLAIN + "ridge = true\n", "training.ridge: True is not valid: expected a finite number >= 0"),
+        (PLAIN + "ridge = nan\n", "training.ridge: nan is not valid: expected a finite number >= 0"),
+        (PLAIN + "ridge = [[1]]\n", "training.ridge: [1] is not valid: expected a finite number >= 0"),
+        (
+            PLAIN + "ridge = { from = 1, to = 2 }\n",
+            RANGE,
+        ),
+        (
+            PLAIN + "ridge = { from = 0, to = 2, count = 3, scale = 'log' }\n",
+            "training.ridge: from = 0 is not valid: expected a finite number > 0",
+        ),
+        (
+            PLAIN + "ridge = { from = 1, to = 2, count = 1 }\n",
+            "training.ridge: count = 1 is not valid: expected an integer >= 2",
+        ),
+        (
+            PLAIN + "ridge = { from = 1, to = 2, count = 3, scale = 'cubic' }\n",
+            "training.ridge: scale = 'cubic' is not valid: expected one of 'linear', 'log'",
+        ),
+        (
+            PLAIN + "loss = 'cubic'\n",
+            LOSSES,
+        ),
+        (PLAIN.replace("length = 10", "length = 1.5"),
+         "task.length: 1.5 is not valid: expected an integer >= 2"),
+        (PLAIN.replace("dimensions = 10", ""),
+         "dimensions: needed for trials (trials = 0 gives theory alone)"),
+        ("theory = false\n" + PLAIN.replace("trials = 1", "trials = 0"),
+         "trials: 0 without theory leaves nothing to do"),
+        ("zip = [['task.lenght', 'training.alpha1']]\n" + PLAIN,
+         "zip: 'task.lenght' is not a key with several values"),
+        ("zip = [['training.ridge', 'dimensions']]\n" + HEAD.replace("10", "[10, 20, 30]") + TASK
+         + TRAINING + "ridge = [1, 2]\n",
+         "zip: lists of different lengths: training.ridge has 2, dimensions has 3"),
+        ("zip = [['training.ridge', 'training.ridge']]\n" + PLAIN + "ridge = [1, 2]\n",
+         "zip: 'training.ridge' is named twice"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named_by_their_key(text: str, problem: str) -> None:
+    assert problem in problems(text)
+
+
+def test_theory_alone_and_simulation_alone_are_studies() -> None:
+    assert "dimension" not in parse_study("trials = 0\n" + TASK + TRAINING).cells()[0]
+    assert not parse_study("theory = false\n" + PLAIN).theory
+
+
+def test_many_bad_cells_are_counted_and_a_few_shown() -> None:
+    found = problems(PLAIN.replace("informative = 1", "informative = [10, 11, 12, 13, 14, 15, 16]"))
+    assert found[0] == (
+        "cell 0 (informative = 10): informative = 10 is not valid: "
+        "expected an integer below length = 10"
+    )
+    assert len(found) == 6
+    assert found[-1] == "... and 2 more cells"
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"none\.toml has 1 problem:\n  cannot be read: No such"):
+        read_study(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(StudyError, match=r"binary\.toml has 1 problem:\n  cannot be read: .*utf-8"):
+        read_study(tmp_path / "binary.toml")
