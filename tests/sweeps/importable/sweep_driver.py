@@ -37,6 +37,12 @@ class Driver:
 
     def __init__(self, *arguments: object, trouble: str = "", folder: Path | None = None) -> None:
         command = [sys.executable, __file__, trouble, "sweep", *map(str, arguments)]
+        # In trouble, a measurement of coverage could not write its file either, and would say so.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not (trouble and name.startswith("COVERAGE_"))
+        }
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -44,6 +50,7 @@ class Driver:
             text=True,
             start_new_session=True,
             cwd=folder,
+            env=environment,
         )
         self._seen: set[psutil.Process] = set()
 
