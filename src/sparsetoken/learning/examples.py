@@ -127,6 +127,6 @@ class Examples:
 
     def _parts(self, count: int | None = None) -> Iterator[slice]:
         n, d = self.shape
-        size = max(1, BLOCK_ENTRIES // max(d, 1))
+        size = max(1, min(BLOCK_ENTRIES, max(n * d // 32, 2**14)) // d)
         for start in range(0, n if count is None else count, size):
             yield slice(start, min(start + size, n if count is None else count))

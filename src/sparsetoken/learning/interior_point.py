@@ -65,7 +65,12 @@ class _Iterate:
 
 
 def minimise_hinge(
-    examples: Examples, ridge: float, *, hard: bool, tolerance: float, max_steps: int = 100
+    examples: Examples,
+    ridge: float,
+    *,
+    separator: tuple[Array, float] | None = None,
+    tolerance: float,
+    max_steps: int = 200,
 ) -> SoftMarginProgram:
     """Solve the program by Mehrotra's predictor and corrector.
 
@@ -73,12 +78,14 @@ def minimise_hinge(
     ----------
     examples : Examples
     ridge : float >= 0
-    hard : bool
-        Whether margins below 1 are forbidden. The data must then be separable, and ridge be > 0.
+    separator : (weights, bias), optional
+        A readout with positive margins. If given, margins below 1 are forbidden: the solution is
+        the maximum-margin classifier, and ridge must be > 0.
     tolerance : float
         Largest KKT residual accepted.
     """
-    point = _start(examples, hard=hard)
+    hard = separator is not None
+    point = _start(examples) if separator is None else _feasible_start(examples, ridge, separator)
     best: SoftMarginProgram | None = None
     worse = 0
     for steps in range(max_steps + 1):
@@ -89,19 +96,32 @@ def minimise_hinge(
         else:
             worse += 1
         # The gap bounds the square of w's error, so go on to the limit of rounding: it costs little.
-        if residual <= 1e-5 * tolerance or worse > 3 or steps == max_steps:
+        patience = 3 if best.converged else 25
+        if residual <= 1e-5 * tolerance or worse > patience or steps == max_steps:
             break
         system = _System.of(examples, point, ridge, hard=hard)
         if system is None:
             break
-        constraints = len(point.dual) * (1 if hard else 2)
-        barrier = point.gap() / constraints
-        affine = system.step(residuals, 0.0, None)
-        reduction = point.moved(affine, _longest(point, affine, hard=hard)).gap() / point.gap()
-        step = system.step(residuals, barrier * min(reduction, 1.0) ** 3, affine)
-        point = point.moved(step, 0.995 * _longest(point, step, hard=hard))
+        point = _advance(point, system, residuals, hard=hard)
     assert best is not None
     return replace(best, steps=steps)
+
+
+def _advance(
+    point: _Iterate, system: "_System", residuals: "_Residuals", *, hard: bool
+) -> _Iterate:
+    barrier = point.gap() / (len(point.dual) * (1 if hard else 2))
+    affine = system.step(residuals, 0.0, None)
+    reduction = point.moved(affine, _longest(point, affine, hard=hard)).gap() / point.gap()
+    step = system.step(residuals, barrier * min(reduction, 1.0) ** 3, affine)
+    length = _longest(point, step, hard=hard)
+    if length < 0.5:
+        # The corrector can cycle when an iterate is far from the central path: go back to it.
+        centring = system.step(residuals, 0.5 * barrier, None)
+        other = _longest(point, centring, hard=hard)
+        if other > length:
+            step, length = centring, other
+    return point.moved(step, 0.995 * length)
 
 
 def _program(point: _Iterate, residual: float, steps: int, tolerance: float) -> SoftMarginProgram:
@@ -110,13 +130,21 @@ def _program(point: _Iterate, residual: float, steps: int, tolerance: float) -> 
     )
 
 
-def _start(examples: Examples, *, hard: bool) -> _Iterate:
+def _start(examples: Examples) -> _Iterate:
     n, d = examples.shape
     ones = np.ones(n)
-    if hard:
-        return _Iterate(np.zeros(d), 0.0, ones / n, ones, np.zeros(n), np.zeros(n))
     half = 0.5 * examples.weights
     return _Iterate(np.zeros(d), 0.0, half, ones, 2 * ones, half.copy())
+
+
+def _feasible_start(examples: Examples, ridge: float, separator: tuple[Array, float]) -> _Iterate:
+    """Return the separator, with all margins above 1 and multipliers on the central path."""
+    scale = 2 / float(examples.margins(*separator).min())
+    weights, bias = scale * separator[0], scale * separator[1]
+    surplus = examples.margins(weights, bias) - 1
+    dual = ridge * max(float(weights @ weights), 1e-8) / (len(surplus) * surplus)
+    still = np.zeros_like(surplus)
+    return _Iterate(weights, bias, dual, surplus, still, still)
 
 
 @dataclass(frozen=True)
@@ -211,4 +239,6 @@ def _longest(point: _Iterate, step: _Iterate, *, hard: bool) -> float:
 
 
 def _to_boundary(value: Array, change: Array) -> float:
-    return float(np.min(-value / np.minimum(change, -1e-300), initial=np.inf))
+    shrinking = change < 0
+    with np.errstate(over="ignore"):
+        return float(np.min(-value[shrinking] / change[shrinking], initial=np.inf))

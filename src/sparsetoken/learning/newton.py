@@ -20,7 +20,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import BorderedFactor, Examples
 from sparsetoken.losses import Loss
 
-__all__ = ["Minimum", "minimise_smooth"]
+__all__ = ["Minimum", "NewtonSystem", "minimise_smooth"]
 
 CONJUGATE_STEPS = 16
 LARGEST_NORM = 1e9
@@ -47,7 +47,7 @@ def minimise_smooth(
     descent = _Descent(examples, loss, ridge, tolerance)
     if np.isinf(loss.minimisers[0]) and examples.shape[1] >= SMALLEST_DIMENSION:
         _limited_memory(descent, max_steps * MEMORY)
-    system = _NewtonSystem(examples, ridge)
+    system = NewtonSystem(examples, ridge)
     first, taken = descent.residual, 0
     status = ""
     while not (status := descent.status()) and taken < max_steps:
@@ -176,17 +176,18 @@ def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array, float]], scale:
     return result
 
 
-class _NewtonSystem:
+class NewtonSystem:
     """Solves Newton systems of one problem, one after another."""
 
     def __init__(self, examples: Examples, ridge: float) -> None:
         self.examples = examples
         self.ridge = ridge
         self.factor: BorderedFactor | None = None
+        self.precise = False
 
     def solve(self, curvature: Array, target: Array, accuracy: float) -> Array:
         """Return (Σ k_i (f_i, 1)(f_i, 1)ᵀ + ridge)⁻¹ target, to a relative residual."""
-        if self.factor is not None:
+        if self.factor is not None and not self.precise:
             solution, reached = self._conjugate_gradients(curvature, target, accuracy)
             if reached:
                 return solution
@@ -195,13 +196,15 @@ class _NewtonSystem:
         squares = np.einsum("nd,nd->n", features, features, dtype=float)
         scale = float(curvature @ squares) / self.examples.shape[1]
         for dtype, floor in ((np.float32, 1e-7), (np.float64, 1e-14), (np.float64, 1e-10)):
+            if dtype is np.float32 and self.precise:
+                continue
             shift = self.ridge + floor * max(scale, 1e-300)
             self.factor = self.examples.factor(curvature, shift, dtype)
-            if self.factor is None:
-                continue
-            solution, reached = self._conjugate_gradients(curvature, target, accuracy)
-            if reached:
-                return solution
+            if self.factor is not None:
+                solution, reached = self._conjugate_gradients(curvature, target, accuracy)
+                if reached:
+                    return solution
+            self.precise = True  # what is too ill-conditioned now will hardly get better
         if self.factor is None:  # flat: the curvature vanishes, so follow the gradient
             return target
         return np.append(*self.factor.solve(target[:-1], float(target[-1])))

@@ -111,7 +111,7 @@ def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int, tolerance
         if limit is not None:
             return limit
     if isinstance(loss, Hinge):
-        program = minimise_hinge(examples, ridge, hard=False, tolerance=GRADIENT_TOLERANCE)
+        program = minimise_hinge(examples, ridge, tolerance=GRADIENT_TOLERANCE)
         status = (
             "converged"
             if program.converged
@@ -141,9 +141,10 @@ def _without_ridge(examples: Examples, loss: Loss) -> Readout | None:
         status = "converged" if residual <= GRADIENT_TOLERANCE else "the features are degenerate"
         return _readout(examples, loss, 0.0, solution, residual, status, 1)
     verdict = separability(examples.features, examples.labels)
-    if not verdict.separable:
+    if verdict.weights is None or verdict.bias is None:
         return None
-    program = minimise_hinge(examples, 1.0, hard=True, tolerance=GRADIENT_TOLERANCE)
+    separator = verdict.weights, verdict.bias
+    program = minimise_hinge(examples, 1.0, separator=separator, tolerance=GRADIENT_TOLERANCE)
     status = "converged: the data are separable, this is the maximum-margin classifier"
     if not program.converged:
         status = "the maximum-margin classifier was not found to the tolerance; use a ridge > 0"

@@ -6,6 +6,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples
+from sparsetoken.learning.newton import NewtonSystem
 
 __all__ = ["Separability", "separability"]
 
@@ -69,6 +70,7 @@ def separability(
     weights, bias = (np.zeros(d), 0.0) if start is None else _scaled(examples, *start)
     margins = examples.margins(weights, bias)
     residual = np.inf
+    system = NewtonSystem(examples, 0.0)
     for steps in range(max_steps + 1):
         if margins.min() > 1e-12 * (size * float(np.linalg.norm(weights)) + abs(bias)):
             return _separated(examples, weights, bias, steps)
@@ -79,12 +81,10 @@ def separability(
             multipliers = shortfall / shortfall.sum()
             return Separability(False, None, None, None, multipliers, residual, steps)
         active = (margins < 1).astype(float)
-        step = _newton_step(examples, active, size, pull_w, pull_b)
-        if step is None:
-            break
-        change = examples.margins(*step)
+        step = system.solve(active, np.append(pull_w, pull_b), accuracy=min(0.1, residual))
+        change = examples.margins(step[:-1], step[-1])
         length = _exact_line_search(margins, change)
-        weights, bias = weights + length * step[0], bias + length * step[1]
+        weights, bias = weights + length * step[:-1], bias + length * float(step[-1])
         margins = examples.margins(weights, bias)
     return Separability(None, None, None, None, None, residual, steps)
 
@@ -96,18 +96,6 @@ def _scaled(examples: Examples, weights: Array, bias: float) -> tuple[Array, flo
         return weights, bias
     length = _exact_line_search(np.zeros_like(margins), margins)
     return length * weights, length * bias
-
-
-def _newton_step(
-    examples: Examples, active: Array, size: float, pull_w: Array, pull_b: float
-) -> tuple[Array, float] | None:
-    d = examples.shape[1]
-    # The shift only damps the step (it is not part of the objective), so it biases nothing.
-    for floor in (1e-12, 1e-9, 1e-6):
-        factor = examples.factor(active, floor * active.sum() * size**2 / (d + 1))
-        if factor is not None:
-            return factor.solve(pull_w, pull_b)
-    return None
 
 
 def _exact_line_search(margins: Array, change: Array) -> float:

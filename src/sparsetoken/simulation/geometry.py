@@ -25,7 +25,7 @@ from sparsetoken.validation import ParameterError
 __all__ = ["AttentionGeometry", "Geometry", "PooledGeometry", "VectorisedGeometry"]
 
 REPLICATES = 8
-LAW_ENTRIES = 2**21
+LAW_ENTRIES = 2**20
 MOST_POINTS = 2**10
 MOST_SUBSETS = 20_000
 

@@ -26,7 +26,7 @@ __all__ = [
     "reduced_vectorised",
 ]
 
-BLOCK_ENTRIES = 2**18
+BLOCK_ENTRIES = 2**16
 
 
 @dataclass(frozen=True)
