@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import pty
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -127,6 +131,27 @@ def test_failed_trials_are_shown_and_give_exit_code_1(
     assert "(8 failed)" in sweep("status", copy).output
     assert sweep("run", copy, "--workers", 1).exit_code == 1
     assert sweep("run", copy, "--workers", 1, "--retry-failed").exit_code == 0
+
+
+def test_a_terminal_gets_a_bar_and_a_file_gets_lines(study: Path) -> None:
+    command = [sys.executable, "-m", "sparsetoken", "sweep", "run", study, "--workers", "1"]
+    log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert log == "cells 8/8, theory of 8, trials 16/16, 0/s\n"
+    terminal, other_end = pty.openpty()
+    with os.fdopen(terminal, "rb", closefd=True), os.fdopen(other_end, "wb") as screen:
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=screen, check=True)
+        shown = os.read(terminal, 100_000).decode()
+    assert "━" in shown
+    assert "trials 16/16" in shown
+    assert "100 %" in shown
+
+
+def test_a_note_says_when_versions_differ(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "versions" not in sweep("run", study, "--workers", 1).output
+    monkeypatch.setattr("sparsetoken.sweeps.store.__version__", "99.0")
+    result = sweep("run", study, "--workers", 1)
+    assert "Note: the trials are of several versions of sparsetoken: " in result.output
+    assert "99.0" in result.output
 
 
 def test_a_store_of_another_study_is_refused(study: Path, tmp_path: Path) -> None:

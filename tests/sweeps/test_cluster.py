@@ -13,9 +13,11 @@ from typing import Any
 import dask
 import pytest
 import sweep_functions as functions
+from click.testing import CliRunner
 from distributed import LocalCluster
 
 import sparsetoken.sweeps.cluster
+from sparsetoken.cli import main
 from sparsetoken.sweeps import Progress, Store, SweepError, run_cells
 
 
@@ -73,6 +75,26 @@ def test_a_worker_killed_mid_trial_loses_nothing_and_stores_nothing_twice(
     with ThreadPoolExecutor(1) as executor:
         run_cells(tmp_path / "b", grid, functions.traced, trials=5, executor=executor)
     assert results(tmp_path / "a") == results(tmp_path / "b")
+
+
+def test_the_command_gives_the_same_rows_on_a_cluster_as_locally(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        "trials = 2\ndimensions = 20\n[task]\nlength = 4\ninformative = 1\nstrength = [2, 3]\n"
+        '[training]\nalpha0 = 2\nalpha1 = 2\nloss = "square"\nridge = 0.1\n'
+    )
+    stores = tmp_path / "cluster.sqlite", tmp_path / "local.sqlite"
+    for store, place in zip(
+        stores, (["--dask", cluster.scheduler_address], ["--workers", "1"]), strict=True
+    ):
+        command = ["sweep", "run", str(study), "--store", str(store), *place]
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, result.output
+    assert results(stores[0]) == results(stores[1])
+    with Store(stores[0]) as one, Store(stores[1]) as two:
+        assert list(one.theory()) == list(two.theory())
 
 
 def test_a_trial_that_kills_every_worker_fails_alone(cluster: LocalCluster, tmp_path: Path) -> None:

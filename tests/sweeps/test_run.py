@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sweep_functions as functions
 
+from sparsetoken import __version__
 from sparsetoken.sweeps import Progress, Store, StoreError, StudyError, SweepError, run_cells
 from sparsetoken.validation import ParameterError
 
@@ -58,7 +59,7 @@ def test_rows_hold_settings_and_results_and_theory_is_stored_once_a_cell(tmp_pat
         }  # fmt: skip
         assert [row["value"] for row in store.theory_rows()] == [2.0, 4.0, 6.0]
         assert store.columns("trials") == ["value", "positive", "none"]
-        assert store.versions() == [store.study["version"]]
+        assert store.versions() == [__version__]
 
 
 def test_only_what_is_missing_runs_again_and_trials_can_be_raised(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import sparsetoken
 from sparsetoken.sweeps import Store, StoreError
 from sparsetoken.sweeps.store import SCHEMA_VERSION, Outcome, StoreWriter
 
@@ -49,7 +50,7 @@ def test_rows_carry_version_attempts_and_time(path: Path) -> None:
             1,
             0.1,
         )
-        assert version == store.study["version"]
+        assert [version] == store.versions()
         assert finished.endswith("+00:00")
 
 
@@ -169,3 +170,11 @@ def test_another_program_that_holds_the_file_is_reported(path: Path) -> None:
         other.execute("ROLLBACK")
         store.save([done(0, 200)])
     other.close()
+
+
+def test_the_versions_that_ran_a_study_are_remembered(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparsetoken.sweeps.store.__version__", "99.0")
+    with StoreWriter(path, "mine", CELLS, 200) as store:
+        assert store.versions() == sorted([sparsetoken.__version__, "99.0"])

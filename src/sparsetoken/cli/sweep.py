@@ -36,6 +36,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except SweepError as error:
             raise _Refusal(str(error)) from None
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            sys.exit(_CTRL_C)
 
 
 @click.group(cls=_Commands)
@@ -127,8 +130,8 @@ def run(
                 progress=show,
             )
     except KeyboardInterrupt:
-        click.echo(f"Stopped. What had finished is in {path}; run again to go on.", err=True)
-        sys.exit(_CTRL_C)
+        click.echo(f"What had finished is in {path}; run again to go on.", err=True)
+        raise
     _summarise(end, path)
     sys.exit(1 if end.counts.failed else 0)
 
@@ -138,9 +141,13 @@ def _summarise(end: "Progress", path: Path) -> None:
 
     counts = end.counts
     click.echo(f"{_counted(counts)}; {end.ran} trials in {end.seconds:.1f} s. Store: {path}")
-    if counts.failed or counts.theory_failed:
-        with Store(path) as store:
-            _show_errors(store, click.echo)
+    with Store(path) as store:
+        _show_errors(store)
+        versions = store.versions()
+    if len(versions) > 1:
+        click.echo(
+            f"Note: the trials are of several versions of sparsetoken: {', '.join(versions)}"
+        )
 
 
 def _counted(counts: "Counts") -> str:
@@ -153,10 +160,10 @@ def _counted(counts: "Counts") -> str:
     )
 
 
-def _show_errors(store: "Store", echo: Callable[[str], None]) -> None:
+def _show_errors(store: "Store") -> None:
     for cell, trial, error in store.errors():
         what = "theory" if trial is None else f"trial {trial}"
-        echo(f"  cell {cell}, {what}: {error}")
+        click.echo(f"  cell {cell}, {what}: {error}")
 
 
 @contextmanager
@@ -212,11 +219,11 @@ def status(study: Path, store: Path | None, as_json: bool) -> None:
     with _open_store(study, store, check=False) as opened:
         counts = opened.counts()
         if as_json:
-            facts = {key: value for key, value in opened.study.items() if key != "fingerprint"}
+            facts = {"created": opened.study["created"], "versions": opened.versions()}
             click.echo(json.dumps({**counts._asdict(), **facts}))
             return
         click.echo(_counted(counts))
-        _show_errors(opened, click.echo)
+        _show_errors(opened)
 
 
 @sweep.command()

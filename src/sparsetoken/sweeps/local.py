@@ -114,7 +114,10 @@ class LocalExecutor(Executor):
             with self._lock:
                 if self._closed:
                     raise WorkerDied("the executor is shut down")
-                worker = _Worker()
+                try:
+                    worker = _Worker()
+                except Exception as error:
+                    raise BrokenExecutor(f"cannot start a worker process: {error}") from error
                 self._processes.add(worker.process)
             if worker.is_ready():
                 return worker

@@ -4,7 +4,7 @@ Several processes may read a store while one driver writes it. The driver holds 
 operating system releases when the driver ends, however it ends. A store is made under another name
 and then renamed, so that a file with its name is always whole.
 
-Tables: `study` (fingerprint, version, time of creation), `cells` (settings as JSON), `theory` (one
+Tables: `study` (fingerprint, versions, time of creation), `cells` (settings as JSON), `theory` (one
 row a cell), `trials` (one row a trial, unique by cell and trial) and `layouts` (the lists of fields
 that results have: one, as a rule). Results are JSON objects; a row has either a result or an error.
 """
@@ -173,7 +173,7 @@ class Store:
 
     @property
     def study(self) -> dict[str, str]:
-        """What is known of the study: fingerprint, version of the package, time of creation."""
+        """What is known of the study: fingerprint, versions of the package, time of creation."""
         return dict(self._read("SELECT name, value FROM study"))
 
     def counts(self) -> Counts:
@@ -204,9 +204,8 @@ class Store:
         )
 
     def versions(self) -> list[str]:
-        """Return the versions of the package that the first trial of each cell was made with."""
-        query = "SELECT DISTINCT version FROM trials WHERE trial = 0 AND cell IN (SELECT cell"
-        return [row[0] for row in self._read(f"{query} FROM cells LIMIT 1000)")]
+        """Return the versions of the package that have run this study."""
+        return list(json.loads(self.study["versions"]))
 
     def cells(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number and the settings of each cell."""
@@ -298,6 +297,8 @@ class StoreWriter(Store):
             reader.close()
         with self._transaction() as connection:
             connection.execute("UPDATE cells SET trials = max(trials, ?)", (trials,))
+            versions = json.dumps(sorted({*self.versions(), __version__}))
+            connection.execute("UPDATE study SET value = ? WHERE name = 'versions'", (versions,))
 
     def _connect_for_writing(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -436,7 +437,7 @@ def _create(path: Path, fingerprint: str, cells: Sequence[Mapping[str, Any]], tr
     unfinished.unlink(missing_ok=True)  # of a driver that was killed here; the lock is ours
     facts = {
         "fingerprint": fingerprint,
-        "version": __version__,
+        "versions": json.dumps([__version__]),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     with _translated_errors(path):
