@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, dataclass_transform
 from sparsetoken import validation
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Query", "Task", "Training"]
+__all__ = ["Query", "Task", "Training", "vary"]
 
 _Class = TypeVar("_Class")
 
@@ -146,3 +146,23 @@ class Query(_Settings):
             alignment=validation.real("alignment", self.alignment, low=-1, high=1),
             sharpness=validation.real("sharpness", self.sharpness, low=0),
         )
+
+
+def vary(name: str, value: Any, *settings: _Settings | None) -> tuple[Any, ...]:
+    """Return the settings with the numeric field `name` changed in the one that has it.
+
+    Settings that are None have no fields and stay None.
+    """
+    known = [
+        []
+        if item is None
+        else [key for key, held in item.to_dict().items() if not isinstance(held, str)]
+        for item in settings
+    ]
+    for index, names in enumerate(known):
+        item = settings[index]
+        if item is not None and name in names:
+            return (*settings[:index], item.replace(**{name: value}), *settings[index + 1 :])
+    raise ParameterError(
+        "over", name, "one of " + ", ".join(key for names in known for key in names)
+    )

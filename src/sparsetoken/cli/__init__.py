@@ -10,6 +10,7 @@ import click
 from sparsetoken import __version__
 from sparsetoken.cli.reproduce import reproduce
 from sparsetoken.cli.sweep import sweep
+from sparsetoken.cli.theory import align, capacity, oracle, predict
 from sparsetoken.validation import ParameterError
 
 __all__ = ["main"]
@@ -31,5 +32,5 @@ def main() -> None:
     """Find weak signals in a few tokens: exact theory, simulation and estimators."""
 
 
-main.add_command(reproduce)
-main.add_command(sweep)
+for command in (predict, align, capacity, oracle, sweep, reproduce):
+    main.add_command(command)

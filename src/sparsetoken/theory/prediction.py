@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution
-from sparsetoken.task import Query, Task, Training
+from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align
 from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.readouts import LimitReadout, State, limit_readout, misclassified
@@ -147,7 +146,11 @@ def curve(
         Its values, in the order in which predictions are returned.
     """
     path = _Path(classifier, query, at, tolerance)
-    return [path.predict_with(task, training, over, value) for value in values]
+    predictions = []
+    for value in values:
+        varied_task, varied_training, path.query = vary(over, value, task, training, query)
+        predictions.append(path.predict(varied_task, varied_training))
+    return predictions
 
 
 def feature_law(
@@ -191,18 +194,6 @@ class _Path:
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
         self._state: State | None = None
         self._size = FIRST_SIZE
-
-    def predict_with(self, task: Task, training: Training, over: str, value: Any) -> Prediction:
-        """Predict with one field changed."""
-        owners = {"task": task, "training": training, "query": self.query}
-        for owner, settings in owners.items():
-            if settings is not None and over in settings.to_dict() and over != "loss":
-                changed: dict[str, Any] = {**owners, owner: settings.replace(**{over: value})}
-                self.query = changed["query"]
-                return self.predict(changed["task"], changed["training"])
-        known = [name for item in owners.values() if item is not None for name in item.to_dict()]
-        known.remove("loss")
-        raise ParameterError("over", over, "one of " + ", ".join(known))
 
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""

@@ -1,0 +1,135 @@
+"""Options that commands share, made from the fields of `Task`, `Training` and `Query`."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import click
+
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "at_options",
+    "curve_options",
+    "curve_values",
+    "json_option",
+    "query_options",
+    "read_at",
+    "read_query",
+    "read_task",
+    "read_training",
+    "task_options",
+    "training_options",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# The setting of the paper's main figure, so that every command runs without options.
+_DEFAULTS: dict[str, Any] = {
+    "length": 10,
+    "informative": 1,
+    "strength": 5.0,
+    "alpha0": 4.0,
+    "alpha1": 4.0,
+}
+
+
+def _field_options(
+    settings: type, prefix: str = "", optional: bool = False
+) -> Callable[[Function], Function]:
+    """Return a decorator that adds an option for every field, named after it."""
+
+    def decorate(function: Function) -> Function:
+        for item in reversed(fields(settings)):
+            default = None if optional else _DEFAULTS.get(item.name, item.default)
+            function = click.option(
+                f"--{prefix}{item.name.replace('_', '-')}",
+                type={int: int, float: float, str: str}[item.type],
+                default=default,
+                show_default=not optional,
+                help=item.metadata["description"].capitalize() + ".",
+            )(function)
+        return function
+
+    return decorate
+
+
+task_options = _field_options(Task)
+training_options = _field_options(Training)
+query_options = _field_options(Query, optional=True)
+at_options = _field_options(Task, prefix="at-", optional=True)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+def curve_options(function: Function) -> Function:
+    """Add the options that ask for a curve, and for its picture."""
+    options = [
+        click.option("--over", help="Field to vary, for a curve (such as alpha1)."),
+        click.option("--from", "start", type=float, default=0.2, show_default=True, help="First."),
+        click.option("--to", "stop", type=float, default=10.0, show_default=True, help="Last."),
+        click.option("--points", type=int, default=20, show_default=True, help="How many values."),
+        click.option("--log", "logarithmic", is_flag=True, help="Space the values by factors."),
+        click.option(
+            "--plot", type=click.Path(dir_okay=False), help="Draw the curve (.svg, .pdf or .png)."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def curve_values(
+    over: str, start: float, stop: float, points: int, logarithmic: bool
+) -> list[float]:
+    """Return the values of the varied field; whole numbers if the field is one."""
+    import numpy as np
+
+    if points < 2:
+        raise ParameterError("points", points, "an integer >= 2")
+    if logarithmic and not (start > 0 and stop > 0):
+        raise ParameterError("from, to", (start, stop), "numbers > 0 with --log")
+    values = (np.geomspace if logarithmic else np.linspace)(start, stop, points)
+    if over in ("length", "informative"):
+        return [int(value) for value in np.unique(np.round(values))]
+    return [float(value) for value in values]
+
+
+def _picked(options: dict[str, Any], settings: type, prefix: str = "") -> dict[str, Any]:
+    return {item.name: options[prefix + item.name] for item in fields(settings)}
+
+
+def read_task(options: dict[str, Any]) -> Task:
+    """Return the task that the options describe."""
+    return Task.from_dict(_picked(options, Task))
+
+
+def read_training(options: dict[str, Any]) -> Training:
+    """Return the training that the options describe."""
+    return Training.from_dict(_picked(options, Training))
+
+
+def read_query(options: dict[str, Any]) -> Query | None:
+    """Return the query that the options describe, or None if they do not."""
+    given = _picked(options, Query)
+    return None if _none_given(given.values()) else Query.from_dict(_complete(given))
+
+
+def _complete(given: dict[str, Any]) -> dict[str, Any]:
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        raise ParameterError(missing[0], None, "a value: a query needs alignment and sharpness")
+    return given
+
+
+def read_at(options: dict[str, Any], task: Task) -> Task | None:
+    """Return the task to test on, the training task with some fields changed, or None."""
+    given = _picked(options, Task, prefix="at_")
+    if _none_given(given.values()):
+        return None
+    return task.replace(**{name: value for name, value in given.items() if value is not None})
+
+
+def _none_given(values: Iterable[Any]) -> bool:
+    return all(value is None for value in values)

@@ -1,0 +1,121 @@
+"""How commands show results: tables for people, JSON for machines, a picture of a curve."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["Measured", "draw_curve", "print_curve", "print_json", "print_record", "with_error"]
+
+# A value and its numerical error, None if it has none.
+Measured = tuple[Any, float | None]
+
+
+def with_error(value: Any, error: float | None) -> str:
+    """Return "0.0416 ± 0.0001", with the digits that the error leaves."""
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return str(value)
+    if error is None or not math.isfinite(value):
+        return f"{value:.5g}"
+    if error == 0:
+        return f"{value:.6g} (exact)"
+    digits = min(max(-math.floor(math.log10(error)), 0), 12)
+    return f"{value:.{digits}f} ± {error:.1g}"
+
+
+def print_record(title: str, record: Mapping[str, Measured]) -> None:
+    """Print one result as a table of names and values."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, (value, error) in record.items():
+        table.add_row(name.replace("_", " "), with_error(value, error))
+    Console().print(table)
+
+
+def print_curve(
+    title: str, over: str, values: Sequence[float], records: Sequence[Mapping[str, Measured]]
+) -> None:
+    """Print results along a curve as a table with a row for each value."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(over, *(name.replace("_", " ") for name in records[0]), title=title)
+    for value, record in zip(values, records, strict=True):
+        table.add_row(f"{value:.5g}", *(with_error(*entry) for entry in record.values()))
+    Console().print(table)
+
+
+def print_json(
+    settings: Mapping[str, Any],
+    records: Sequence[Mapping[str, Measured]],
+    over: str | None = None,
+    values: Sequence[float] = (),
+) -> None:
+    """Print settings and results as JSON; numbers that are not finite as strings."""
+    rows = [
+        {
+            "values": {name: _plain(entry[0]) for name, entry in record.items()},
+            "uncertainty": {
+                name: _plain(entry[1]) for name, entry in record.items() if entry[1] is not None
+            },
+        }
+        for record in records
+    ]
+    for row, value in zip(rows, values, strict=False):
+        row[over or "value"] = value  # type: ignore[assignment]
+    text: dict[str, Any] = {"settings": settings}
+    text["results" if over else "result"] = rows if over else rows[0]
+    click.echo(json.dumps(text, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def draw_curve(
+    path: str,
+    over: str,
+    values: Sequence[float],
+    curves: Mapping[str, Sequence[Measured]],
+    look: str,
+    settings: Mapping[str, Any],
+    logarithmic: bool,
+) -> None:
+    """Draw theory curves against the varied field, one panel for each quantity."""
+    from sparsetoken.plotting import describe, draw_theory, look_of, new_figure, save_figure
+    from sparsetoken.validation import choice
+
+    target = Path(path)
+    choice("plot", target.suffix.lstrip("."), ("svg", "pdf", "png"))
+    figure, panels = new_figure(columns=len(curves))
+    for axes, (name, entries) in zip(panels, curves.items(), strict=True):
+        points = [entry[0] for entry in entries]
+        draw_theory(axes, values, points, look_of(look))
+        errors = [entry[1] or 0.0 for entry in entries]
+        low = [point - error for point, error in zip(points, errors, strict=True)]
+        high = [point + error for point, error in zip(points, errors, strict=True)]
+        axes.fill_between(values, low, high, alpha=0.25, color=look_of(look).colour, linewidth=0)
+        axes.set_xlabel(describe_name(over))
+        axes.set_ylabel(name.replace("_", " "))
+        if logarithmic:
+            axes.set_xscale("log")
+    shown = {key: value for key, value in settings.items() if key != over}
+    figure.suptitle(f"{look}: {describe(shown)}", fontsize=6, wrap=True)
+    save_figure(figure, target.with_suffix(""), [target.suffix.lstrip(".")])
+
+
+def describe_name(field: str) -> str:
+    """Return "alpha1 (α1)": a field with its symbol."""
+    from sparsetoken.plotting.figures import SYMBOLS
+
+    symbol = SYMBOLS.get(field)
+    return f"{field.replace('_', ' ')} ({symbol})" if symbol else field

@@ -1,0 +1,243 @@
+"""`sparsetoken predict`, `align`, `capacity` and `oracle`: exact theory on the command line."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from sparsetoken.cli.options import (
+    at_options,
+    curve_options,
+    curve_values,
+    json_option,
+    query_options,
+    read_at,
+    read_query,
+    read_task,
+    read_training,
+    task_options,
+    training_options,
+)
+from sparsetoken.cli.output import Measured, draw_curve, print_curve, print_json, print_record
+from sparsetoken.task import Query, Task, Training, vary
+
+__all__ = ["align", "capacity", "oracle", "predict", "prediction_record"]
+
+Record = dict[str, Measured]
+Settings = tuple[Task | Training | Query | None, ...]
+Evaluate = Callable[..., Record]
+
+_ORDER_PARAMETERS = ("along", "across", "bias", "rest", "susceptibility")
+# Left out of the table of a curve, for room.
+_NOT_IN_CURVES = (*_ORDER_PARAMETERS, "status")
+
+
+def prediction_record(prediction: Any) -> Record:
+    """Return the quantities of a `Prediction` with their errors."""
+    uncertainty, parameters = prediction.uncertainty, prediction.order_parameters
+    record: Record = {
+        "test_error": (prediction.test_error, uncertainty.test_error),
+        "train_loss": (prediction.train_loss, uncertainty.train_loss),
+        "train_error": (prediction.train_error, uncertainty.train_error),
+    }
+    if prediction.margin is not None:
+        record["margin"] = (prediction.margin, uncertainty.margin)
+    if prediction.query is not None:
+        record["alignment"] = (prediction.query.alignment, None)
+        record["sharpness"] = (prediction.query.sharpness, None)
+    for name in _ORDER_PARAMETERS:
+        record[name] = (getattr(parameters, name), None)
+    record["status"] = (prediction.solution.status, None)
+    return record
+
+
+@click.command()
+@task_options
+@training_options
+@query_options
+@click.option(
+    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
+)
+@at_options
+@click.option(
+    "--tolerance",
+    type=float,
+    default=1e-4,
+    show_default=True,
+    help="Wanted numerical error of the test error.",
+)
+@curve_options
+@json_option
+def predict(classifier: str, tolerance: float, **options: Any) -> None:
+    """Predict test error, training loss and training error after training."""
+    from sparsetoken.theory.prediction import curve
+    from sparsetoken.theory.prediction import predict as predict_once
+
+    task, training, query = read_task(options), read_training(options), read_query(options)
+    at = read_at(options, task)
+
+    def along(over: str, values: Iterable[float]) -> list[Record]:
+        found = curve(task, training, over, values, classifier, query, at, tolerance)
+        return [prediction_record(item) for item in found]
+
+    def once() -> Record:
+        return prediction_record(predict_once(task, training, classifier, query, at, tolerance))
+
+    _show(classifier, (task, training, query), options, once, along, ("test_error", "train_loss"))
+
+
+@click.command()
+@task_options
+@training_options
+@curve_options
+@json_option
+def align(**options: Any) -> None:
+    """Predict the query after two gradient steps: its cosine with the signal, and its size."""
+    from dataclasses import asdict
+
+    from sparsetoken.theory.alignment import align as align_once
+
+    def evaluate(task: Task, training: Training) -> Record:
+        found = asdict(align_once(task, training))
+        return {name: (value, None) for name, value in found.items()}
+
+    settings = (read_task(options), read_training(options))
+    _show_each("attention", settings, options, evaluate, ("cosine", "readout_cosine"))
+
+
+@click.command()
+@task_options
+@training_options
+@query_options
+@click.option(
+    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
+)
+@curve_options
+@json_option
+def capacity(classifier: str, **options: Any) -> None:
+    """Predict how many samples per dimension a classifier can separate."""
+    from sparsetoken.theory.capacity import capacity as capacity_once
+
+    def evaluate(task: Task, training: Training, query: Query | None) -> Record:
+        found = capacity_once(task, query, training, classifier)
+        record: Record = {"alpha": (found.alpha, found.uncertainty)}
+        if found.query is not None:
+            record["alignment"] = (found.query.alignment, None)
+            record["sharpness"] = (found.query.sharpness, None)
+        record["status"] = (found.solution.status, None)
+        return record
+
+    settings = (read_task(options), read_training(options), read_query(options))
+    _show_each(classifier, settings, options, evaluate, ("alpha",))
+
+
+@click.command()
+@task_options
+@click.option(
+    "--classifier",
+    default="attention",
+    show_default=True,
+    help="attention, pooled, vectorised, elementwise or bayes.",
+)
+@click.option(
+    "--nonlinearity",
+    default="sigmoid",
+    show_default=True,
+    help="For elementwise: sigmoid, tanh, linear or exp.",
+)
+@click.option("--sharpness", type=float, help="A fixed sharpness (κ) instead of the best.")
+@click.option("--error", type=float, help="Ask instead for the strength that reaches this error.")
+@curve_options
+@json_option
+def oracle(
+    classifier: str, nonlinearity: str, sharpness: float | None, error: float | None, **options: Any
+) -> None:
+    """Predict the least error of a classifier that knows the signal."""
+    from sparsetoken.theory.oracle import oracle as oracle_once
+    from sparsetoken.theory.oracle import required_strength
+
+    def evaluate(task: Task) -> Record:
+        if error is not None:
+            needed = required_strength(task, error, classifier, nonlinearity)
+            return {
+                "required_strength": (needed.strength, needed.uncertainty),
+                "sharpness": (needed.sharpness, None),
+            }
+        found = oracle_once(task, classifier, nonlinearity, sharpness)
+        return {
+            "error": (found.error, found.uncertainty),
+            "sharpness": (found.sharpness, None),
+            "threshold": (found.threshold, None),
+        }
+
+    shown = ("error",) if error is None else ("required_strength",)
+    _show_each(classifier, (read_task(options),), options, evaluate, shown)
+
+
+def _show_each(
+    classifier: str,
+    settings: Settings,
+    options: Mapping[str, Any],
+    evaluate: Evaluate,
+    drawn: Sequence[str],
+) -> None:
+    """Show a quantity that is computed for each value of a curve on its own."""
+
+    def along(over: str, values: Iterable[float]) -> list[Record]:
+        return [evaluate(*vary(over, value, *settings)) for value in values]
+
+    _show(classifier, settings, options, lambda: evaluate(*settings), along, drawn)
+
+
+def _show(
+    classifier: str,
+    settings: Settings,
+    options: Mapping[str, Any],
+    once: Callable[[], Record],
+    along: Callable[[str, Iterable[float]], list[Record]],
+    drawn: Sequence[str],
+) -> None:
+    """Print one result or a curve, as a table or as JSON, and draw the curve if asked."""
+    known = {
+        name: value
+        for item in settings
+        if item is not None
+        for name, value in item.to_dict().items()
+    }
+    over = options["over"]
+    if over is None:
+        if options["plot"]:
+            raise click.UsageError("--plot draws a curve: say which field varies with --over")
+        record = once()
+        if options["as_json"]:
+            print_json({"classifier": classifier, **known}, [record])
+        else:
+            print_record(classifier, record)
+        return
+    values = curve_values(
+        over, options["start"], options["stop"], options["points"], options["logarithmic"]
+    )
+    records = along(over, _tracked(values))
+    fixed = {name: value for name, value in known.items() if name != over}
+    if options["as_json"]:
+        print_json({"classifier": classifier, **fixed}, records, over, values)
+    else:
+        narrow = [
+            {name: record[name] for name in record if name not in _NOT_IN_CURVES}
+            for record in records
+        ]
+        print_curve(classifier, over, values, narrow)
+        for status in sorted({record["status"][0] for record in records if "status" in record}):
+            if status != "converged":
+                click.echo(f"note: {status}", err=True)
+    if options["plot"]:
+        curves = {name: [record[name] for record in records] for name in drawn}
+        draw_curve(options["plot"], over, values, curves, classifier, fixed, options["logarithmic"])
+
+
+def _tracked(values: Sequence[float]) -> Iterable[float]:
+    """Return the values, with a progress bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(values, "Solving", console=Console(stderr=True), transient=True)
