@@ -1,14 +1,13 @@
 """Every Python example in the README and the documentation pages runs and prints what it shows."""
 
 import re
-from collections.abc import Iterator
-from contextlib import redirect_stdout
-from io import StringIO
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from sparsetoken import Query, Task, Training, loss_names, unregister_loss
+from sparsetoken import Query, Task, Training
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -18,12 +17,21 @@ OUTPUT = re.compile(r"\A\s*^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+\.\d+")
 
 
-@pytest.fixture(autouse=True)
-def _forget_losses_of_the_examples() -> Iterator[None]:
-    before = set(loss_names())
-    yield
-    for name in set(loss_names()) - before:
-        unregister_loss(name)
+MARK = "end of an example"
+
+# What the examples find in their folder.
+STUDY = """
+classifiers = ["pooled"]
+dimensions = 20
+trials = 2
+[task]
+length = 4
+informative = 1
+strength = 2
+[training]
+alpha0 = 2
+alpha1 = 2
+"""
 
 
 def assert_same_text(printed: str, shown: str, tolerance: float = 0.002) -> None:
@@ -36,16 +44,22 @@ def assert_same_text(printed: str, shown: str, tolerance: float = 0.002) -> None
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if EXAMPLE.search(page.read_text())], ids=lambda page: page.name
 )
-def test_examples_run_and_print_what_is_shown(page: Path) -> None:
+def test_examples_run_and_print_what_is_shown(page: Path, tmp_path: Path) -> None:
     text = page.read_text()
-    names: dict[str, object] = {"__name__": "__main__"}
-    for example in EXAMPLE.finditer(text):
-        printed = StringIO()
-        with redirect_stdout(printed):
-            exec(example[1], names)  # noqa: S102 - our own examples
+    examples = list(EXAMPLE.finditer(text))
+    # One script for a page, since its examples build on each other; worker processes import it.
+    mark = f'\nif __name__ == "__main__":\n    print("{MARK}")\n'
+    (tmp_path / "script.py").write_text(mark.join([*(example[1] for example in examples), ""]))
+    (tmp_path / "study.toml").write_text(STUDY)
+    result = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    outputs = result.stdout.split(f"{MARK}\n")
+    for example, printed in zip(examples, outputs, strict=False):
         shown = OUTPUT.match(text[example.end() :])
         if shown:
-            assert_same_text(printed.getvalue(), shown[1])
+            assert_same_text(printed, shown[1])
 
 
 def test_readme_has_an_example_and_its_output() -> None:
