@@ -144,7 +144,8 @@ def _best_sharpness(
     """Return the κ of least error: a coarse scan, then a bounded search around its best."""
     grid = np.concatenate([[0.0], _SHARPNESS_GRID])
     if near is not None and near > 0:
-        grid = near * np.geomspace(0.4, 2.5, 5)
+        # Pooling and picking the largest token are two minima: a look afar keeps both in view.
+        grid = np.union1d(near * np.geomspace(0.4, 2.5, 5), grid[::3])
 
     def error(sharpness: float) -> float:
         return _best_threshold(score(task, sharpness, size), task.positive_rate)[0]
@@ -218,8 +219,15 @@ class _StrengthSearch:
         self.classifier = classifier
         self.nonlinearity = nonlinearity
         self.sharpness: float | None = None
+        self._known: dict[float, Oracle] = {}
 
     def at(self, strength: float) -> Oracle:
+        # The answer depends a little on what was asked before: a bracket must not change its mind.
+        if strength not in self._known:
+            self._known[strength] = self._solve(strength)
+        return self._known[strength]
+
+    def _solve(self, strength: float) -> Oracle:
         task = self.task.replace(strength=strength)
         if self.classifier in ("pooled", "vectorised", "bayes"):
             return oracle(task, self.classifier)
