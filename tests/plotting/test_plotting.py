@@ -22,6 +22,7 @@ from sparsetoken.plotting import (
     shared_legend,
     styled,
     svg_text,
+    tidy_log_ticks,
 )
 from sparsetoken.validation import ParameterError
 
@@ -115,3 +116,16 @@ def test_captions_name_settings_by_symbol() -> None:
         "Lines: theory. Markers: simulation, mean and standard error of 8 trials."
     )
     assert describe({"bias_step": 0.5}) == "η_b = 0.5"
+
+
+def test_short_logarithmic_axes_have_plain_labels() -> None:
+    figure, (panel,) = new_figure()
+    panel.plot([0.5, 8], [1e-6, 1])
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    tidy_log_ticks(panel)
+    figure.canvas.draw()
+    shown = [text.get_text() for text in panel.get_xticklabels()]
+    assert {"0.5", "1", "2", "5"} <= set(shown)
+    assert not any("10" in text and "{" in text for text in shown)
+    assert any("{-4}" in text.get_text() for text in panel.get_yticklabels())

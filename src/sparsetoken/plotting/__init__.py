@@ -1,6 +1,12 @@
 """The one figure style: theory as solid lines, simulation as markers with error bars."""
 
-from sparsetoken.plotting.drawing import draw_boundary, draw_reference, draw_simulation, draw_theory
+from sparsetoken.plotting.drawing import (
+    draw_boundary,
+    draw_reference,
+    draw_simulation,
+    draw_theory,
+    tidy_log_ticks,
+)
 from sparsetoken.plotting.figures import (
     caption,
     describe,
@@ -29,4 +35,5 @@ __all__ = [
     "shared_legend",
     "styled",
     "svg_text",
+    "tidy_log_ticks",
 ]

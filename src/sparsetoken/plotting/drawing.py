@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from sparsetoken.plotting.figures import styled
 from sparsetoken.plotting.style import COLOURS, Look
 
-__all__ = ["draw_boundary", "draw_reference", "draw_simulation", "draw_theory"]
+__all__ = ["draw_boundary", "draw_reference", "draw_simulation", "draw_theory", "tidy_log_ticks"]
 
 
 @styled
@@ -87,3 +88,17 @@ def draw_boundary(
             **options,
         },
     )
+
+
+def tidy_log_ticks(axes: Axes) -> None:
+    """Label logarithmic axes of few decades with plain numbers at 1, 2 and 5, once all is drawn."""
+    for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        if axis.get_scale() != "log":
+            continue
+        low, high = sorted(limits)
+        decades = np.log10(high / low)
+        # A tick without a free number in its label is more readable than a power of ten.
+        axis.set_minor_formatter(NullFormatter())
+        if low >= 5e-4 and high <= 5e4 and decades <= 4:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 1.7 else (1,)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
