@@ -1,44 +1,153 @@
 """`sparsetoken reproduce`."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from sparsetoken.reproduce.claim import Claim
+    from sparsetoken.reproduce.run import Finding
 
 __all__ = ["reproduce"]
 
+COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broken": "reverse red"}
+
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Smaller dimension and fewer trials.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the simulation.")
-def reproduce(quick: bool, seed: int) -> None:
-    """Test error of each classifier on simulated data at L=10, R=1, π=0.5, θ=5."""
-    import numpy as np
+@click.argument("numbers", type=int, nargs=-1)
+@click.option("--quick", is_flag=True, help="Smaller dimensions and fewer trials: a few minutes.")
+@click.option("--list", "only_list", is_flag=True, help="Show the claims and do nothing.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reproduction"),
+    show_default=True,
+    help="Folder for report, figures, numbers and verdicts.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Processes to share the work.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the simulation.",
+)
+def reproduce(
+    numbers: tuple[int, ...], quick: bool, only_list: bool, output: Path, workers: int, seed: int
+) -> None:
+    """Measure, draw and judge the paper's claims: all, or those with these NUMBERS.
+
+    A run that was stopped goes on where it stopped, if the output folder is the same. The exit code
+    is 0 if everything ran, whatever the verdicts.
+    """
     from rich.console import Console
-    from rich.progress import track
+
+    from sparsetoken.reproduce.registry import select_claims
+
+    console = Console()
+    chosen = select_claims(numbers)
+    if only_list:
+        _show_list(chosen, console)
+        return
+    from sparsetoken.report import write_results
+
+    profile = "quick" if quick else "full"
+    findings = _examine_all(chosen, profile, seed, output, workers, console)
+    command = " ".join(
+        ["sparsetoken reproduce", *map(str, numbers), *(["--quick"] if quick else [])]
+    )
+    if seed:
+        command += f" --seed {seed}"
+    report = write_results(findings, output, profile, seed, command)
+    _show_verdicts(findings, console)
+    console.print(f"Report: {report}", soft_wrap=True)
+    broken = [finding for finding in findings if finding.error]
+    for finding in broken:
+        click.echo(f"Claim {finding.claim.number} broke: {finding.error}", err=True)
+    if broken:
+        raise SystemExit(1)
+
+
+def _examine_all(
+    chosen: "Sequence[Claim]",
+    profile: str,
+    seed: int,
+    output: Path,
+    workers: int,
+    console: "Console",
+) -> "list[Finding]":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from sparsetoken.reproduce.run import examine, settings_of
+    from sparsetoken.sweeps import LocalExecutor
+
+    findings = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    pool = LocalExecutor(workers)
+    try:
+        with Progress(*columns, console=console, transient=True) as bars:
+            for place, claim in enumerate(chosen, start=1):
+                bar = bars.add_task(f"[{place}/{len(chosen)}] claim {claim.number}: {claim.name}")
+
+                def show(done: int, total: int, bar: "object" = bar) -> None:
+                    bars.update(bar, completed=done, total=total)  # type: ignore[arg-type]
+
+                settings = settings_of(claim, profile, seed)
+                finding = examine(
+                    claim,
+                    settings,
+                    output / "store",
+                    workers=workers,
+                    executor=pool,
+                    progress=show,
+                )
+                bars.remove_task(bar)
+                outcome = finding.verdict.outcome if finding.verdict else "broken"
+                console.print(
+                    f"claim {claim.number:2d}  {outcome:<10} {finding.seconds:6.1f} s  {claim.title}"
+                )
+                findings.append(finding)
+    except KeyboardInterrupt:
+        pool.shutdown(cancel_futures=True)
+        click.echo("Stopped. The same command goes on from here.", err=True)
+        raise SystemExit(130) from None
+    pool.shutdown()
+    return findings
+
+
+def _show_list(chosen: "Sequence[Claim]", console: "Console") -> None:
     from rich.table import Table
 
-    from sparsetoken.learning.features import CLASSIFIERS
-    from sparsetoken.learning.stages import train
-    from sparsetoken.simulation.sampling import sample
-    from sparsetoken.task import Task, Training
+    table = Table("", "claim", "criterion", title="Claims", show_lines=True)
+    for claim in chosen:
+        table.add_row(str(claim.number), claim.statement, claim.criterion)
+    console.print(table)
 
-    dimension, trials = (100, 5) if quick else (250, 10)
-    task = Task(length=10, informative=1, strength=5.0, positive_rate=0.5)
-    training = Training(alpha0=8.0, alpha1=8.0, ridge=1e-2, query_step=20.0)
-    console = Console()
-    errors: dict[str, list[float]] = {name: [] for name in CLASSIFIERS}
-    for trial in track(range(trials), "Training", console=console, transient=True):
-        rng = np.random.default_rng([seed, trial])
-        first = sample(task, round(training.alpha0 * dimension), dimension, rng)
-        second = sample(
-            task, round(training.alpha1 * dimension), dimension, rng, signal=first.signal
+
+def _show_verdicts(findings: "Sequence[Finding]", console: "Console") -> None:
+    from rich.table import Table
+
+    table = Table("", "claim", "verdict", title="Verdicts")
+    for finding in findings:
+        outcome = finding.verdict.outcome if finding.verdict else "broken"
+        colour = COLOURS[outcome]
+        table.add_row(
+            str(finding.claim.number), finding.claim.title, f"[{colour}]{outcome}[/{colour}]"
         )
-        test = sample(task, 2000, dimension, rng, signal=first.signal)
-        for name in CLASSIFIERS:
-            model = train((first.X, first.y), (second.X, second.y), training, name)
-            errors[name].append(float(np.mean(model.predict(test.X) != test.y)))
-    table = Table(title=f"L=10, R=1, π=0.5, θ=5; d={dimension}, α0=α1=8, {trials} trials")
-    table.add_column("classifier")
-    table.add_column("test error ± standard error", justify="right")
-    for name, values in errors.items():
-        spread = np.std(values, ddof=1) / np.sqrt(trials)
-        table.add_row(name, f"{np.mean(values):.4f} ± {spread:.4f}")
     console.print(table)

@@ -1,0 +1,87 @@
+"""Write the results of a run into a folder."""
+
+import csv
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sparsetoken.plotting import save_figure, svg_text
+from sparsetoken.report.html import page
+from sparsetoken.reproduce.claim import Table
+from sparsetoken.reproduce.run import Finding
+
+__all__ = ["run_description", "verdicts", "write_results"]
+
+PACKAGES = ("sparsetoken", "numpy", "scipy", "scikit-learn", "matplotlib")
+
+
+def write_results(
+    findings: Sequence[Finding], folder: Path, profile: str, seed: int, command: str
+) -> Path:
+    """Write figures, tables, `verdicts.json` and `report.html`; return the report's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures: dict[str, str] = {}
+    for finding in findings:
+        if finding.table is not None:
+            _write_table(finding.table, folder / "numbers" / f"{finding.claim.stem}.csv")
+        for name, drawing in (finding.drawings or {}).items():
+            stem = f"{finding.claim.stem}-{name}"
+            save_figure(drawing.figure, folder / "figures" / stem)
+            pictures[stem] = svg_text(drawing.figure)
+    run = run_description(profile, seed, command)
+    text = json.dumps({**run, "claims": verdicts(findings)}, indent=2, ensure_ascii=False)
+    (folder / "verdicts.json").write_text(text + "\n", encoding="utf-8")
+    report = folder / "report.html"
+    report.write_text(page(findings, pictures, run), encoding="utf-8")
+    return report
+
+
+def run_description(profile: str, seed: int, command: str) -> dict[str, Any]:
+    """Return what a run depends on: command, profile, seed and versions."""
+    versions = {name: version(name) for name in PACKAGES}
+    versions["python"] = platform.python_version()
+    return {"command": command, "profile": profile, "seed": seed, "versions": versions}
+
+
+def verdicts(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return one plain dictionary a claim."""
+    return [_verdict(finding) for finding in findings]
+
+
+def _verdict(finding: Finding) -> dict[str, Any]:
+    claim, verdict = finding.claim, finding.verdict
+    entry: dict[str, Any] = {
+        "claim": claim.number,
+        "title": claim.title,
+        "statement": claim.statement,
+        "criterion": claim.criterion,
+        "verdict": verdict.outcome if verdict else "broken",
+        "seen": verdict.seen if verdict else finding.error,
+        "settings": dict(finding.settings),
+        "seed": finding.settings["seed"],
+        "numbers": {},
+        "figures": [
+            f"figures/{claim.stem}-{name}.{suffix}"
+            for name in finding.drawings or {}
+            for suffix in ("svg", "pdf")
+        ],
+    }
+    if verdict:
+        entry["numbers"] = {
+            name: {"value": quantity.value, "uncertainty": quantity.uncertainty}
+            for name, quantity in verdict.numbers.items()
+        }
+        entry["table"] = f"numbers/{claim.stem}.csv"
+    return entry
+
+
+def _write_table(table: Table, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = list(dict.fromkeys(name for row in table.rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table.rows)

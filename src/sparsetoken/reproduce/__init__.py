@@ -1,0 +1,1 @@
+"""The paper's claims: each measured, drawn and judged by a criterion stated beforehand."""

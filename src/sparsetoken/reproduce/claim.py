@@ -1,0 +1,175 @@
+"""What a claim consists of, and the table of numbers that it is judged by."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from sparsetoken.arrays import Array
+from sparsetoken.plotting import styled, tidy_log_ticks
+
+__all__ = [
+    "Claim",
+    "Drawing",
+    "Job",
+    "Outcome",
+    "Quantity",
+    "Result",
+    "Row",
+    "Settings",
+    "Table",
+    "Verdict",
+]
+
+Outcome = Literal["confirmed", "refuted", "undecided"]
+Result = dict[str, float]
+Row = Mapping[str, Any]
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work: a kind of computation, its plain arguments, and where the result belongs.
+
+    Jobs with the same labels are trials of one simulated point; they become one row of the table.
+    """
+
+    kind: str
+    arguments: Mapping[str, Any]
+    labels: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The same text for the same computation, whatever it is labelled."""
+        return json.dumps({"kind": self.kind, **self.arguments}, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number and its uncertainty: numerical for theory, standard error for simulation."""
+
+    value: float
+    uncertainty: float | None = None
+
+    def __str__(self) -> str:
+        if self.uncertainty is None or not self.uncertainty > 0:
+            return f"{self.value:.4g}"
+        digits = max(0, min(12, 1 - int(np.floor(np.log10(self.uncertainty)))))
+        return f"{self.value:.{digits}f} ± {self.uncertainty:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a claim's criterion says about the numbers."""
+
+    outcome: Outcome
+    seen: str
+    numbers: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and the caption that gives its settings."""
+
+    figure: Figure
+    caption: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain data: labels, and for each measured field its value and `field_error`.
+
+    Theory rows have `source` "theory" and a numerical error; simulation rows have `source`
+    "simulation", the mean over `trials`, its standard error and `field_spread`, the standard
+    deviation of one trial.
+    """
+
+    rows: Sequence[Row]
+    settings: Settings
+
+    def select(self, **labels: Any) -> "Table":
+        """Return the rows with these labels; a tuple accepts any of its values."""
+        kept = [
+            row
+            for row in self.rows
+            if all(_matches(row.get(name), wanted) for name, wanted in labels.items())
+        ]
+        return Table(kept, self.settings)
+
+    def column(self, name: str) -> Array:
+        """Return one field of all rows as an array of floats."""
+        return np.array([float(row[name]) for row in self.rows])
+
+    def ordered(self, name: str) -> "Table":
+        """Return the rows in increasing order of a field."""
+        return Table(sorted(self.rows, key=lambda row: row[name]), self.settings)
+
+    def distinct(self, name: str) -> list[Any]:
+        """Return the values that a label takes, each once, in order of appearance."""
+        return list(dict.fromkeys(row[name] for row in self.rows if name in row))
+
+    def paired(self, name: str, on: Iterable[str]) -> "Table":
+        """Return the simulation rows with `theory` and `theory_error` of the same labels."""
+        keys = tuple(on)
+        theory = {
+            tuple(row.get(key) for key in keys): row for row in self.select(source="theory").rows
+        }
+        rows = []
+        for row in self.select(source="simulation").rows:
+            match = theory.get(tuple(row.get(key) for key in keys))
+            if match is None or name not in row or name not in match:
+                continue
+            predicted = {"theory": match[name], "theory_error": match.get(f"{name}_error", 0.0)}
+            rows.append({**row, **predicted})
+        return Table(rows, self.settings)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper and how it is put to the test.
+
+    Attributes
+    ----------
+    number, name, title : the claim's place, a short name for files, and its title
+    statement : the claim in a sentence
+    meaning : two sentences for someone who has not read the paper
+    criterion : what must hold for the claim to count as confirmed, stated before measuring
+    settings : profile ("quick", "full" or "tiny") -> plain settings
+    jobs : settings -> the work to be done
+    judge : table -> verdict; looks at nothing but the table
+    draw : table -> named figures with captions; the first is the claim's main figure
+    """
+
+    number: int
+    name: str
+    title: str
+    statement: str
+    meaning: str
+    criterion: str
+    settings: Mapping[str, Settings]
+    jobs: Callable[[Settings], list[Job]]
+    judge: Callable[[Table], Verdict]
+    draw: Callable[[Table], dict[str, Drawing]]
+
+    def figures(self, table: Table) -> dict[str, Drawing]:
+        """Draw the figures in the package's style, whatever the caller's is."""
+        drawings = styled(self.draw)(table)
+        for drawing in drawings.values():
+            for panel in drawing.figure.axes:
+                tidy_log_ticks(panel)
+        return drawings
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the names of the claim's files."""
+        return f"claim-{self.number:02d}-{self.name}"
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    return value in wanted if isinstance(wanted, tuple) else bool(value == wanted)

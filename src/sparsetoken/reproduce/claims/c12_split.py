@@ -1,0 +1,149 @@
+"""Claim 12: data for the query and data for the readout compete."""
+
+import numpy as np
+
+from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure, shared_legend
+from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
+from sparsetoken.reproduce.evidence import agreement, decide, lowest, within, z_scores
+from sparsetoken.reproduce.jobs import compared_jobs, prediction_job
+from sparsetoken.reproduce.panels import label_axes, line_over_dots
+from sparsetoken.task import Query, Task, Training
+
+__all__ = ["CLAIM"]
+
+TASK = {"length": 10, "informative": 1, "strength": 5.0, "positive_rate": 0.5}
+COMMON = {**TASK, "total": 8.0, "ridge": 1e-3, "query_step": 50.0}
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """Ask for the final error against the share of the data that trains the query."""
+    task = Task.from_dict({name: settings[name] for name in TASK})
+    options = {"ridge": settings["ridge"], "query_step": settings["query_step"]}
+    total = settings["total"]
+
+    def problem(share: float) -> tuple[Task, Training, Query | None]:
+        return task, Training(share * total, (1 - share) * total, **options), None
+
+    made = compared_jobs(
+        "share", settings["theory_shares"], settings["simulated_shares"], problem, settings
+    )
+    made.append(prediction_job(task, Training(1.0, total, ridge=settings["ridge"]), "pooled"))
+    return made
+
+
+def judge(table: Table) -> Verdict:
+    """Find the predicted optimum, and compare it with the simulated errors."""
+    attention = table.select(classifier="attention")
+    theory = attention.select(source="theory").ordered("share")
+    best, least = lowest(theory.column("share"), theory.column("test_error"))
+    ends = theory.column("test_error")[[0, -1]]
+    simulated = attention.select(source="simulation").ordered("share")
+    mean, error = simulated.column("test_error"), simulated.column("test_error_error")
+    nearest = int(np.argmin(np.abs(simulated.column("share") - best)))
+    lowest_seen = int(np.argmin(mean))
+    gap = Quantity(
+        float(mean[nearest] - mean[lowest_seen]),
+        float(np.hypot(error[nearest], error[lowest_seen])),
+    )
+    z = z_scores(
+        attention.paired("test_error", ("share",)), "test_error", 0.5 / table.settings["dimension"]
+    )
+    checks = [
+        within("predicted best share for the query", Quantity(best), 0.05, 0.95),
+        within(
+            "error with the least data for the query over the best", Quantity(ends[0] / least), 1.1
+        ),
+        within(
+            "error with the most data for the query over the best", Quantity(ends[1] / least), 1.1
+        ),
+        within(
+            "simulated error nearest the predicted optimum above the lowest simulated one",
+            Quantity(gap.value - 2 * (gap.uncertainty or 0.0)),
+            high=0.0,
+        ),
+        agreement("simulated errors", z),
+    ]
+    numbers = {
+        "best share for the query": Quantity(best),
+        "error at the best share": Quantity(least),
+        "error with the least data for the query": Quantity(float(ends[0])),
+        "error with the most data for the query": Quantity(float(ends[1])),
+        "pooled error with all the data": Quantity(
+            float(table.select(classifier="pooled").column("test_error")[0])
+        ),
+    }
+    return decide(checks, numbers)
+
+
+def draw(table: Table) -> dict[str, Drawing]:
+    """Draw the final error against the split."""
+    settings = table.settings
+    figure, (panel,) = new_figure(panel_height=3.0)
+    attention = table.select(classifier="attention")
+    line_over_dots(panel, attention, "share", "test_error", look_of("attention"))
+    pooled, look = table.select(classifier="pooled").column("test_error")[0], look_of("pooled")
+    label = "pooled linear, all data"
+    draw_boundary(panel, pooled, vertical=False, label=label, color=look.colour, linestyle="-")
+    theory = attention.select(source="theory").ordered("share")
+    best, _ = lowest(theory.column("share"), theory.column("test_error"))
+    draw_boundary(panel, best, label="predicted optimum")
+    label_axes(panel, "share of the data for the query, α0/(α0+α1)", "final test error")
+    panel.set_ylim(0, None)
+    panel.set_xlim(0, 1)
+    shared_legend(figure, columns=2)
+    text = caption(
+        f"Final test error at α0 + α1 = {settings['total']:g} (logistic loss)",
+        {name: settings[name] for name in (*TASK, "ridge", "query_step", "dimension")},
+        settings["trials"],
+    )
+    return {"split": Drawing(figure, text)}
+
+
+CLAIM = Claim(
+    number=12,
+    name="split",
+    title="Data for the query and data for the readout compete",
+    statement=(
+        "At a fixed total, more data for the query align it better and leave less for the readout: "
+        "there is a best split."
+    ),
+    meaning=(
+        "Learning where to look and learning what to conclude draw on the same supply of examples. "
+        "The theory says how to share them out."
+    ),
+    criterion=(
+        "The predicted final error is least at a share between 0.05 and 0.95 and at least 10 % "
+        "larger at both ends; the simulated error nearest that optimum exceeds the lowest "
+        "simulated one by at most two standard errors; simulation agrees with theory (all |z| < "
+        "4, mean square < 2, a shift of 0.5/d allowed)."
+    ),
+    settings={
+        "full": {
+            **COMMON,
+            "tolerance": 5e-4,
+            "theory_shares": np.linspace(0.02, 0.98, 21).tolist(),
+            "simulated_shares": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+            "dimension": 1000,
+            "trials": 8,
+        },
+        "quick": {
+            **COMMON,
+            "tolerance": 1e-3,
+            "theory_shares": np.linspace(0.02, 0.98, 17).tolist(),
+            "simulated_shares": [0.1, 0.3, 0.5, 0.7, 0.9],
+            "dimension": 300,
+            "trials": 6,
+        },
+        "tiny": {
+            **COMMON,
+            "tolerance": 2e-3,
+            "theory_shares": [0.02, 0.2, 0.4, 0.6, 0.98],
+            "simulated_shares": [0.4],
+            "dimension": 80,
+            "trials": 4,
+        },
+    },
+    jobs=jobs,
+    judge=judge,
+    draw=draw,
+)

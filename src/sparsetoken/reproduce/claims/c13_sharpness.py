@@ -1,0 +1,132 @@
+"""Claim 13: the softmax must be neither too soft nor too sharp."""
+
+import numpy as np
+
+from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure, shared_legend
+from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
+from sparsetoken.reproduce.evidence import agreement, decide, lowest, within, z_scores
+from sparsetoken.reproduce.jobs import compared_jobs, prediction_job
+from sparsetoken.reproduce.panels import label_axes, line_over_dots
+from sparsetoken.task import Query, Task, Training
+
+__all__ = ["CLAIM"]
+
+TASK = {"length": 10, "informative": 1, "strength": 5.0, "positive_rate": 0.5}
+COMMON = {**TASK, "alignment": 0.8, "alpha1": 4.0, "ridge": 1e-3}
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """Ask for the final error against the sharpness of a given query."""
+    task = Task.from_dict({name: settings[name] for name in TASK})
+    training = Training(1.0, settings["alpha1"], ridge=settings["ridge"])
+
+    def problem(sharpness: float) -> tuple[Task, Training, Query | None]:
+        return task, training, Query(settings["alignment"], sharpness)
+
+    made = compared_jobs(
+        "kappa", settings["theory_sharpness"], settings["simulated_sharpness"], problem, settings
+    )
+    made.append(prediction_job(task, training, "pooled"))
+    return made
+
+
+def judge(table: Table) -> Verdict:
+    """Compare both ends of the curve with the pooled classifier and with the optimum."""
+    attention = table.select(classifier="attention")
+    theory = attention.select(source="theory").ordered("kappa")
+    error = theory.column("test_error")
+    best, least = lowest(np.log(theory.column("kappa")), error)
+    pooled = float(table.select(classifier="pooled").column("test_error")[0])
+    pairs = attention.paired("test_error", ("kappa",))
+    z = z_scores(pairs, "test_error", 0.5 / table.settings["dimension"])
+    inside = theory.column("kappa")[[0, -1]]
+    checks = [
+        within(
+            "error at the lowest sharpness over pooling's", Quantity(error[0] / pooled), 0.99, 1.01
+        ),
+        within("best sharpness", Quantity(float(np.exp(best))), 2 * inside[0], inside[1] / 2),
+        within("error at the best sharpness over pooling's", Quantity(least / pooled), high=0.9),
+        within("error at the highest sharpness over the best", Quantity(error[-1] / least), 1.1),
+        agreement("simulated errors", z),
+    ]
+    numbers = {
+        "best sharpness": Quantity(float(np.exp(best))),
+        "error at the best sharpness": Quantity(least),
+        "error at the lowest sharpness": Quantity(float(error[0])),
+        "error at the highest sharpness": Quantity(float(error[-1])),
+        "error of the pooled classifier": Quantity(pooled),
+    }
+    return decide(checks, numbers)
+
+
+def draw(table: Table) -> dict[str, Drawing]:
+    """Draw the final error against the sharpness."""
+    settings = table.settings
+    figure, (panel,) = new_figure(panel_height=3.0)
+    attention = table.select(classifier="attention")
+    line_over_dots(panel, attention, "kappa", "test_error", look_of("attention"))
+    pooled, look = table.select(classifier="pooled").column("test_error")[0], look_of("pooled")
+    draw_boundary(panel, pooled, vertical=False, label=look.label, color=look.colour, linestyle="-")
+    theory = attention.select(source="theory").ordered("kappa")
+    best, _ = lowest(np.log(theory.column("kappa")), theory.column("test_error"))
+    draw_boundary(panel, float(np.exp(best)), label="predicted optimum")
+    label_axes(panel, "sharpness κ = β‖q‖", "final test error", log_x=True)
+    panel.set_ylim(0, None)
+    shared_legend(figure, columns=2)
+    text = caption(
+        "Final test error against the sharpness of the softmax (logistic loss)",
+        {name: settings[name] for name in (*COMMON, "dimension")},
+        settings["trials"],
+    )
+    return {"sharpness": Drawing(figure, text)}
+
+
+CLAIM = Claim(
+    number=13,
+    name="sharpness",
+    title="The softmax must be neither too soft nor too sharp",
+    statement=(
+        "With too low an inverse temperature attention is average pooling, with too high a one it "
+        "is unstable."
+    ),
+    meaning=(
+        "Attention that spreads evenly over all words is a plain average, and attention that bets "
+        "everything on one word loses when the bet is wrong. The best lies between, and the "
+        "theory says where."
+    ),
+    criterion=(
+        "The predicted error is within 1 % of the pooled classifier's at the lowest sharpness, at "
+        "least 10 % lower at an optimum in between, and at least 10 % above that optimum at the "
+        "highest sharpness; simulation agrees with theory (all |z| < 4, mean square < 2, a shift "
+        "of 0.5/d allowed)."
+    ),
+    settings={
+        "full": {
+            **COMMON,
+            "tolerance": 5e-4,
+            "theory_sharpness": np.geomspace(1e-3, 100, 21).tolist(),
+            "simulated_sharpness": [0.01, 0.1, 0.3, 1.0, 2.0, 4.0, 10.0, 30.0],
+            "dimension": 1000,
+            "trials": 8,
+        },
+        "quick": {
+            **COMMON,
+            "tolerance": 1e-3,
+            "theory_sharpness": np.geomspace(1e-3, 100, 16).tolist(),
+            "simulated_sharpness": [0.1, 1.0, 4.0, 20.0],
+            "dimension": 300,
+            "trials": 6,
+        },
+        "tiny": {
+            **COMMON,
+            "tolerance": 2e-3,
+            "theory_sharpness": [1e-3, 0.3, 1.0, 3.0, 100.0],
+            "simulated_sharpness": [1.0],
+            "dimension": 80,
+            "trials": 4,
+        },
+    },
+    jobs=jobs,
+    judge=judge,
+    draw=draw,
+)

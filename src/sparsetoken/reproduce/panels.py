@@ -1,0 +1,41 @@
+"""Panels that several claims draw."""
+
+from matplotlib.axes import Axes
+
+from sparsetoken.plotting import Look, draw_simulation, draw_theory
+from sparsetoken.reproduce.claim import Table
+
+__all__ = ["label_axes", "line_over_dots"]
+
+
+def line_over_dots(
+    axes: Axes, table: Table, x: str, y: str, look: Look, label: str | None = ""
+) -> None:
+    """Draw the theory rows as a line and the simulation rows as markers over it."""
+    theory = table.select(source="theory")
+    theory = Table([row for row in theory.rows if y in row and x in row], table.settings)
+    simulation = table.select(source="simulation")
+    if len(theory):
+        draw_theory(axes, theory.column(x), theory.column(y), look, label=label)
+    if len(simulation):
+        draw_simulation(
+            axes,
+            simulation.column(x),
+            simulation.column(y),
+            simulation.column(f"{y}_error"),
+            look,
+            label=None if len(theory) else label,
+        )
+
+
+def label_axes(
+    axes: Axes, x: str, y: str, title: str = "", log_x: bool = False, log_y: bool = False
+) -> None:
+    """Name the axes and set their scales."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title)
+    if log_x:
+        axes.set_xscale("log")
+    if log_y:
+        axes.set_yscale("log")

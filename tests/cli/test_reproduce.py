@@ -1,0 +1,96 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sparsetoken.cli import main
+from sparsetoken.reproduce import registry
+from sparsetoken.reproduce.claim import Job
+
+
+@pytest.fixture
+def runner() -> CliRunner:
+    return CliRunner(env={"COLUMNS": "200"})
+
+
+def test_the_list_names_every_claim_with_its_criterion(runner: CliRunner) -> None:
+    result = runner.invoke(main, ["reproduce", "--list"])
+    assert result.exit_code == 0
+    words = " ".join(result.output.replace("│", " ").split())
+    for claim in registry.claims():
+        assert claim.statement.split(".")[0][:30] in words
+        assert claim.criterion[:30] in words
+
+
+def test_chosen_claims_leave_a_report_and_a_second_run_only_reads(
+    runner: CliRunner, tmp_path: Path
+) -> None:
+    command = ["reproduce", "4", "--quick", "--workers", "1", "--output", str(tmp_path)]
+    first = runner.invoke(main, command)
+    assert first.exit_code == 0, first.output
+    assert "confirmed" in first.output
+    assert f"Report: {tmp_path / 'report.html'}" in first.output
+    verdicts = (tmp_path / "verdicts.json").read_text()
+    assert [entry["claim"] for entry in json.loads(verdicts)["claims"]] == [4]
+    stores = {path: path.read_bytes() for path in (tmp_path / "store").glob("*.sqlite")}
+    assert len(stores) == 1
+    second = runner.invoke(main, command)
+    assert second.exit_code == 0
+    assert (tmp_path / "verdicts.json").read_text() == verdicts
+    assert {path: path.read_bytes() for path in stores} == stores
+
+
+def test_something_that_breaks_is_told_and_the_exit_code_is_1(
+    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (claim,) = registry.select_claims([4])
+
+    def jobs(_: Any) -> list[Job]:
+        return [Job("alignment", {"task": {"length": 1}}, {"source": "theory"})]
+
+    broken = replace(claim, jobs=jobs)
+    monkeypatch.setattr(registry, "claims", lambda: [broken, registry_claims()[4]])
+    command = ["reproduce", "--quick", "--workers", "1", "--output", str(tmp_path)]
+    result = runner.invoke(main, command)
+    assert result.exit_code == 1
+    assert "Claim 4 broke" in result.output
+    entries = json.loads((tmp_path / "verdicts.json").read_text())["claims"]
+    assert [entry["verdict"] for entry in entries] == ["broken", "confirmed"]
+
+
+registry_claims = registry.claims
+
+
+def test_a_stopped_run_says_how_to_go_on(
+    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparsetoken.reproduce.run.run_cells", stop)
+    result = runner.invoke(main, ["reproduce", "4", "--quick", "--output", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "The same command goes on" in result.output
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["14"], "claim = 14"),
+        (["0"], "claim = 0"),
+        (["one"], "not a valid integer"),
+        (["--workers", "0"], "--workers"),
+        (["--seed", "-1"], "--seed"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_message(
+    runner: CliRunner, arguments: list[str], told: str
+) -> None:
+    result = runner.invoke(main, ["reproduce", *arguments])
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "Traceback" not in result.output

@@ -1,0 +1,131 @@
+import json
+
+import numpy as np
+import pytest
+
+from sparsetoken.reproduce.claim import Job, Quantity, Table
+from sparsetoken.reproduce.execution import execute, run_cell
+from sparsetoken.reproduce.jobs import (
+    alignment_job,
+    compared_jobs,
+    counting_job,
+    prediction_job,
+    query_trials,
+    strength_job,
+    tabulate,
+    trial_jobs,
+)
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.validation import ParameterError
+
+TASK = Task(10, 1, 5.0, 0.5)
+TRAINING = Training(4.0, 2.0)
+
+
+def test_jobs_are_plain_data_and_their_key_ignores_the_labels() -> None:
+    one = prediction_job(TASK, TRAINING, "attention", Query(0.8, 1.0), part="a")
+    two = prediction_job(TASK, TRAINING, "attention", Query(0.8, 1.0), part="b")
+    assert one.key == two.key
+    assert one.key != prediction_job(TASK, TRAINING, "attention", Query(0.7, 1.0)).key
+    assert json.loads(json.dumps(one.arguments)) == one.arguments
+    assert one.labels == {"source": "theory", "classifier": "attention", "part": "a"}
+
+
+def test_trials_of_a_point_become_its_mean_error_and_spread() -> None:
+    labels = {"source": "simulation", "point": 1}
+    jobs = [Job("trial", {"trial": k}, labels) for k in range(3)]
+    theory = Job("prediction", {}, {"source": "theory", "point": 1})
+    results = [{"value": 1.0}, {"value": 2.0, "margin": 0.1}, {"value": 6.0}, {"value": 3.5}]
+    table = tabulate([*jobs, theory], results, {})
+    row = table.select(source="simulation").rows[0]
+    assert row["trials"] == 3
+    assert row["value"] == 3
+    assert row["value_spread"] == pytest.approx(np.std([1, 2, 6], ddof=1))
+    assert row["value_error"] == pytest.approx(row["value_spread"] / np.sqrt(3))
+    assert "margin" not in row, "a mean over some of the trials would mislead"
+    assert table.paired("value", ("point",)).rows[0]["theory"] == 3.5
+
+
+def test_compared_jobs_have_theory_wherever_they_have_trials() -> None:
+    settings = {"trials": 2, "dimension": 20, "seed": 0, "tolerance": 1e-3}
+    jobs = compared_jobs("x", [1.0, 2.0], [3.0], lambda x: (TASK, Training(1.0, x), None), settings)
+    points = [(job.labels["source"], job.labels["x"]) for job in jobs]
+    assert points == [
+        ("theory", 1.0),
+        ("theory", 2.0),
+        ("theory", 3.0),
+        ("simulation", 3.0),
+        ("simulation", 3.0),
+    ]
+
+
+def test_trials_repeat_and_differ_by_number_and_seed() -> None:
+    first, second = trial_jobs(2, TASK, TRAINING, 30, query=Query(0.8, 1.0))
+    (other_seed,) = trial_jobs(1, TASK, TRAINING, 30, query=Query(0.8, 1.0), seed=1)
+    errors = [execute(job.kind, job.arguments)["test_error"] for job in (first, second, other_seed)]
+    assert len(set(errors)) == 3
+    cell = {"kind": first.kind, "arguments": first.arguments}
+    assert run_cell(cell, 0)["test_error"] == errors[0]
+    cosines = [
+        execute(job.kind, job.arguments)["alignment"] for job in query_trials(2, TASK, TRAINING, 50)
+    ]
+    assert cosines[0] != cosines[1]
+
+
+def test_the_query_alone_has_the_law_of_the_whole_training() -> None:
+    only = [
+        execute(job.kind, job.arguments)["alignment"]
+        for job in query_trials(40, TASK, TRAINING, 60)
+    ]
+    whole = [
+        execute(job.kind, job.arguments)["alignment"] for job in trial_jobs(40, TASK, TRAINING, 60)
+    ]
+    error = np.hypot(np.std(only), np.std(whole)) / np.sqrt(40)
+    assert abs(np.mean(only) - np.mean(whole)) < 4 * error
+    (theory,) = [execute(job.kind, job.arguments) for job in [alignment_job(TASK, TRAINING)]]
+    assert theory["misalignment"] == pytest.approx(1 - theory["alignment"])
+
+
+@pytest.mark.parametrize("classifier", ["pooled", "attention", "bayes"])
+def test_errors_counted_at_the_required_strength_are_those_asked_for(classifier: str) -> None:
+    # 16000 labels: the standard error of a share of 5 % is 0.17 %; accept 4 of them.
+    job = counting_job(4, Task(20, 1, 1.0, 0.4), 0.05, classifier, 4000)
+    counted = execute(job.kind, job.arguments)
+    assert counted["test_error"] == pytest.approx(0.05, abs=4 * 0.0017)
+    (row,) = tabulate([job], [counted], {}).rows
+    assert row["trials"] == 4
+    assert row["test_error_error"] == pytest.approx(0.0017, rel=1)
+
+
+def test_a_strength_at_fixed_sharpness_is_at_least_the_best() -> None:
+    task = Task(30, 1, 1.0, 0.5)
+    best, fixed = (
+        execute(job.kind, job.arguments)["strength"]
+        for job in (
+            strength_job(task, 0.05, "elementwise", "tanh"),
+            strength_job(task, 0.05, "elementwise", "tanh", 3.0),
+        )
+    )
+    assert fixed > best
+
+
+def test_unknown_work_is_refused() -> None:
+    with pytest.raises(ParameterError, match="kind"):
+        execute("guess", {})
+    job = counting_job(2, Task(20, 2, 1.0, 0.4), 0.05, "bayes", 100)
+    with pytest.raises(ParameterError, match="R = 1"):
+        execute(job.kind, job.arguments)
+
+
+def test_a_table_selects_orders_and_lists() -> None:
+    table = Table([{"a": 2, "b": "x"}, {"a": 1, "b": "y"}, {"a": 3}], {})
+    assert list(table.ordered("a").column("a")) == [1, 2, 3]
+    assert table.distinct("b") == ["x", "y"]
+    assert len(table.select(b=("x", "y"))) == 2
+    assert len(table.select(b="x", a=1)) == 0
+
+
+def test_quantities_show_two_digits_of_their_uncertainty() -> None:
+    assert str(Quantity(0.123456, 0.00123)) == "0.1235 ± 0.0012"
+    assert str(Quantity(12.3456, 1.5)) == "12.3 ± 1.5"
+    assert str(Quantity(0.123456)) == "0.1235"
