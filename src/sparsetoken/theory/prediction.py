@@ -37,6 +37,9 @@ LAST_SIZE = 15
 
 # Of the mean of 8 replicates: the 98 % quantile of Student's law with 7 degrees of freedom.
 COVERAGE = 3.0
+# See `_spread`.
+_UNSEEN = 10.0
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,8 @@ class _Path:
 
 
 def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> Prediction:
-    value = float(tested.weight @ misclassified(tested, readout.weights))
+    shares = tested.weight * misclassified(tested, readout.weights)
+    value = float(shares.sum())
     replicates = readout.replicate_weights
     if tested.replicates == 1:
         replicates = readout.weights
@@ -253,7 +257,7 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
         margin=readout.margin,
         order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
         uncertainty=Uncertainty(
-            test_error=_spread(test_errors) + numerical,
+            test_error=_spread(test_errors, float(shares.max())) + numerical,
             train_loss=_spread(readout.replicate_train_loss) + readout.train_loss_error,
             train_error=_spread(readout.replicate_train_error) + numerical,
             margin=margin_error,
@@ -280,8 +284,15 @@ def _sensitivity(law: FeatureLaw, weights: Array) -> Array:
     )
 
 
-def _spread(replicates: Array) -> float:
-    """Return the error of the mean of independent replicates; 0 for an exact law."""
+def _spread(replicates: Array, largest: float = 0.0) -> float:
+    """Return the error of the mean of independent replicates; rounding level for an exact law.
+
+    If replicates differ as much as their mean, a few points of the law carry it and some like them
+    were not drawn: `largest`, the largest share of a point, is then added several times.
+    """
     if len(replicates) == 1:
-        return 0.0
-    return float(COVERAGE * np.std(replicates, ddof=1) / np.sqrt(len(replicates)))
+        return _ROUNDING
+    deviation = float(np.std(replicates, ddof=1))
+    mean = float(np.mean(np.abs(replicates)))
+    unseen = _UNSEEN * largest * deviation / mean if mean > 0 else 0.0
+    return float(COVERAGE * deviation / np.sqrt(len(replicates)) + unseen + _ROUNDING)
