@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import sweep_functions as functions
 
 from sparsetoken import __version__
 from sparsetoken.sweeps import Progress, Store, StoreError, StudyError, SweepError, run_cells
+from sparsetoken.sweeps.store import Outcome, StoreWriter
 from sparsetoken.validation import ParameterError
 
 
@@ -274,3 +275,41 @@ def test_the_number_of_calls_in_flight_is_bounded(tmp_path: Path) -> None:
     with Counting(1) as executor:
         run_cells(tmp_path / "a", cells(), functions.nothing, trials=100, executor=executor)
         assert 0 < executor.most <= 4
+
+
+def test_an_executor_that_is_broken_stops_the_sweep(tmp_path: Path) -> None:
+    class Broken(Executor):
+        def submit(self, *_: Any, **__: Any) -> "Future[Any]":
+            raise BrokenExecutor("no processes left")
+
+    with pytest.raises(SweepError, match=r"the executor broke: no processes left\. Run again"):
+        run_cells(tmp_path / "a", cells(), functions.nothing, trials=1, executor=Broken())
+
+
+def test_processes_that_cannot_start_stop_the_sweep_and_blame_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_memory() -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("sparsetoken.sweeps.local._Worker", out_of_memory)
+    with pytest.raises(SweepError, match=r"cannot start a worker process: .*allocate memory"):
+        run_cells(tmp_path / "a", cells(), functions.nothing, trials=1)
+    assert results(tmp_path / "a") == []
+
+
+def test_an_interruption_while_saving_keeps_what_has_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = StoreWriter.save
+    interruptions = iter([KeyboardInterrupt])
+
+    def interrupted(self: StoreWriter, outcomes: list[Outcome]) -> None:
+        if outcomes and (error := next(interruptions, None)):
+            raise error
+        save(self, outcomes)
+
+    monkeypatch.setattr(StoreWriter, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(tmp_path / "a", cells(), functions.noisy, trials=5, executor=Breaking(99))
+    assert len(results(tmp_path / "a")) >= 1

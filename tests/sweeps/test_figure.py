@@ -1,0 +1,92 @@
+"""The figure shows the numbers of the store."""
+
+import itertools
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsetoken.sweeps import Store, SweepError, run_cells
+from sparsetoken.sweeps.figure import draw_store, summarise
+
+
+def trial(settings: dict[str, Any], number: int) -> dict[str, Any]:
+    """Give nothing to draw at d = 30, and one number at x = 3."""
+    if settings.get("dimension") == 30 or (settings["x"] == 3 and number > 0):
+        return {"y": None}
+    return {"y": settings["x"] + 0.1 * number}
+
+
+def theory(settings: dict[str, Any]) -> dict[str, Any]:
+    return {"y": float(settings["x"]) if settings.get("classifier") != "pooled" else None}
+
+
+def filled(path: Path, trials: int = 4, **lists: list[Any]) -> Path:
+    grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+    with ThreadPoolExecutor(1) as executor:
+        run_cells(path, grid, trial, trials=trials, theory=theory, executor=executor)
+    return path
+
+
+def test_summaries_are_means_and_standard_errors(tmp_path: Path) -> None:
+    with Store(filled(tmp_path / "a", x=[1, 3])) as store:
+        first, second = summarise(store, "y")
+    assert (first.settings, first.theory, first.trials) == ({"x": 1}, 1.0, 4)
+    assert first.mean == pytest.approx(1.15)
+    assert first.standard_error == pytest.approx(statistics.stdev([0, 0.1, 0.2, 0.3]) / 2)
+    assert second == ({"x": 3}, 3.0, 3.0, None, 1)
+
+
+def test_lines_are_theory_and_dots_are_means_with_bars(tmp_path: Path) -> None:
+    with Store(filled(tmp_path / "a", x=[2, 1])) as store:
+        figure = draw_store(store, y="y", scale="loglog", title="Words")
+    [axes] = figure.axes
+    line, dots = axes.lines
+    assert line.get_linestyle() == "-"
+    assert np.array_equal(line.get_xydata(), [[1, 1], [2, 2]])
+    assert dots.get_linestyle() == "None"
+    assert np.allclose(dots.get_xydata(), [[2, 2.15], [1, 1.15]])
+    [bars] = axes.collections
+    error = statistics.stdev([0, 0.1, 0.2, 0.3]) / 2
+    assert np.allclose(sorted(np.ptp(segment[:, 1]) for segment in bars.get_segments()), 2 * error)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x", "y")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert figure.legends[0].get_title().get_text() == "Words"
+
+
+def test_classifiers_dimensions_and_panels(tmp_path: Path) -> None:
+    path = filled(
+        tmp_path / "a", x=[1, 2, 4], alpha1=[1, 2], classifier=["attention", "pooled"],
+        dimension=[10, 20, 30],
+    )  # fmt: skip
+    with Store(path) as store:
+        figure = draw_store(store, y="y")
+    assert [axes.get_title() for axes in figure.axes] == ["α1 = 1", "α1 = 2"]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sorted(labels) == [
+        "attention", "attention, d = 10", "attention, d = 20",
+        "pooled linear, d = 10", "pooled linear, d = 20",
+    ]  # fmt: skip
+
+
+def test_theory_alone_is_drawn_without_dots(tmp_path: Path) -> None:
+    with Store(filled(tmp_path / "a", trials=0, x=[1, 2])) as store:
+        [axes] = draw_store(store, y="y").axes
+    assert len(axes.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ({"x": [1]}, "no setting takes different numbers"),
+        ({"x": [1, 2], "alpha1": list(range(1, 15))}, "14 panels are too many"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    tmp_path: Path, lists: dict[str, list[Any]], message: str
+) -> None:
+    with Store(filled(tmp_path / "a", **lists)) as store, pytest.raises(SweepError, match=message):
+        draw_store(store, None if len(lists) == 1 else "x", "y")
