@@ -10,6 +10,7 @@ from sparsetoken.reproduce.execution import execute
 from sparsetoken.reproduce.jobs import tabulate
 from sparsetoken.reproduce.registry import select_claims
 from sparsetoken.reproduce.run import settings_of
+from sparsetoken.sweeps.work import RESERVED_COLUMNS
 
 
 class InProcess(Executor):
@@ -38,6 +39,7 @@ class Bench:
         for job in jobs:
             if job.key not in self.known:
                 self.known[job.key] = execute(job.kind, job.arguments)
+                assert not RESERVED_COLUMNS & set(self.known[job.key]), "the store would refuse it"
         return tabulate(jobs, [self.known[job.key] for job in jobs], settings)
 
 

@@ -85,7 +85,7 @@ def _known_capacity(task: Task, classifier: str, query: Query | None) -> tuple[f
 
 def _oracle(task: Task, classifier: str) -> dict[str, Any]:
     found = oracle(task, classifier)
-    return {"error": found.error, "error_error": found.uncertainty}
+    return {"least_error": found.error, "least_error_error": found.uncertainty}
 
 
 def _strength(

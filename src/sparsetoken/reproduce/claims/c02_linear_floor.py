@@ -50,12 +50,12 @@ def judge(table: Table) -> Verdict:
     pooled = by_length.select(classifier="pooled")
     attention = by_length.select(classifier="attention")
     linear_end = Quantity(
-        float(pooled.column("error")[-1]), float(pooled.column("error_error")[-1])
+        float(pooled.column("least_error")[-1]), float(pooled.column("least_error_error")[-1])
     )
     attention_end = Quantity(
-        float(attention.column("error")[-1]), float(attention.column("error_error")[-1])
+        float(attention.column("least_error")[-1]), float(attention.column("least_error_error")[-1])
     )
-    floor = float(table.select(part="floor").column("error")[0])
+    floor = float(table.select(part="floor").column("least_error")[0])
     data = table.select(part="data", source="theory").ordered("alpha1")
     most = Quantity(
         float(data.column("test_error")[-1]), float(data.column("test_error_error")[-1])
@@ -67,7 +67,7 @@ def judge(table: Table) -> Verdict:
         within("attention's error at the longest L", attention_end, high=0.01),
         holds(
             "attention's error falls at every step of L",
-            bool(np.all(np.diff(attention.column("error")) < 0)),
+            bool(np.all(np.diff(attention.column("least_error")) < 0)),
         ),
         within(
             "pooled error with the most data over its floor",
@@ -94,7 +94,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     by_length = table.select(part="length")
     for classifier in ("pooled", "attention", "bayes"):
         look = look_of(classifier)
-        line_over_dots(left, by_length.select(classifier=classifier), "length", "error", look)
+        line_over_dots(left, by_length.select(classifier=classifier), "length", "least_error", look)
     rare = min(settings["positive_rate"], 1 - settings["positive_rate"])
     draw_boundary(left, rare, vertical=False, label="always the common label")
     label_axes(left, "tokens L", "least test error", log_x=True, log_y=True)
@@ -102,7 +102,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     line_over_dots(
         right, table.select(part="data"), "alpha1", "test_error", look_of("pooled"), label=None
     )
-    floor = float(table.select(part="floor").column("error")[0])
+    floor = float(table.select(part="floor").column("least_error")[0])
     draw_boundary(right, floor, vertical=False, label="linear floor", linestyle="-.")
     draw_boundary(right, rare, vertical=False)
     label_axes(right, "sample ratio n/d", "test error", log_x=True)

@@ -56,7 +56,12 @@ def draw(table: Table) -> dict[str, Drawing]:
     theory = table.select(source="theory").ordered("alpha0")
     alpha0 = theory.column("alpha0")
     draw_reference(
-        panel, alpha0, theory.column("rate_constant")[-1] / alpha0, label="C/α0 by the formula"
+        panel,
+        alpha0,
+        theory.column("rate_constant")[-1] / alpha0,
+        label="C/α0 by the formula",
+        zorder=4,
+        color="black",
     )
     label_axes(panel, "sample ratio α0 = n0/d", "misalignment of the query", log_x=True, log_y=True)
     panel.legend()

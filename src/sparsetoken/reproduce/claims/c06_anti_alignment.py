@@ -125,6 +125,8 @@ def draw(table: Table) -> dict[str, Drawing]:
             look.marker,
             color=look.colour,
             label=f"most trials {label}",
+            clip_on=False,
+            zorder=3,
         )
     panel.plot([], [], color="black", label="predicted boundary")
     label_axes(panel, "label balance π", "bias step η_b")
