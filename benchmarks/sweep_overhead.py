@@ -23,7 +23,7 @@ from typing import Any
 from sparsetoken.sweeps import Store, parse_study, run_cells
 from sparsetoken.sweeps.export import FORMATS
 from sparsetoken.sweeps.run import study_fingerprint
-from sparsetoken.sweeps.store import Outcome, StoreWriter
+from sparsetoken.sweeps.writer import Outcome, StoreWriter
 
 CELLS = [{"slope": float(slope)} for slope in range(10)]
 

@@ -148,7 +148,7 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines(study: Path) -> None:
 
 def test_a_note_says_when_versions_differ(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "versions" not in sweep("run", study, "--workers", 1).output
-    monkeypatch.setattr("sparsetoken.sweeps.store.__version__", "99.0")
+    monkeypatch.setattr("sparsetoken.sweeps.writer.__version__", "99.0")
     result = sweep("run", study, "--workers", 1)
     assert "Note: the trials are of several versions of sparsetoken: " in result.output
     assert "99.0" in result.output

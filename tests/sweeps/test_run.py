@@ -11,7 +11,7 @@ import sweep_functions as functions
 
 from sparsetoken import __version__
 from sparsetoken.sweeps import Progress, Store, StoreError, StudyError, SweepError, run_cells
-from sparsetoken.sweeps.store import Outcome, StoreWriter
+from sparsetoken.sweeps.writer import Outcome, StoreWriter
 from sparsetoken.validation import ParameterError
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import sparsetoken
 from sparsetoken.sweeps import Store, StoreError
-from sparsetoken.sweeps.store import SCHEMA_VERSION, Outcome, StoreWriter
+from sparsetoken.sweeps.store import SCHEMA_VERSION
+from sparsetoken.sweeps.writer import Outcome, StoreWriter
 
 CELLS = [{"slope": 1.0}, {"slope": 2.0}]
 
@@ -175,6 +176,6 @@ def test_another_program_that_holds_the_file_is_reported(path: Path) -> None:
 def test_the_versions_that_ran_a_study_are_remembered(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparsetoken.sweeps.store.__version__", "99.0")
+    monkeypatch.setattr("sparsetoken.sweeps.writer.__version__", "99.0")
     with StoreWriter(path, "mine", CELLS, 200) as store:
         assert store.versions() == sorted([sparsetoken.__version__, "99.0"])

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sparsetoken.sweeps.errors import SweepError
-from sparsetoken.sweeps.store import Outcome
 from sparsetoken.sweeps.work import Attempt, attempt
+from sparsetoken.sweeps.writer import Outcome
 
 __all__ = ["Backend", "Engine", "Job"]
 

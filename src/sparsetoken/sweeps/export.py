@@ -52,14 +52,21 @@ class _Table:
             *_BOOKKEEPING,
         ]
 
-    def _of_cell(self, cell: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the settings and the theory of a cell, None where there is none."""
-        settings = self._cells[cell]
-        theory = json.loads(self._theory.get(cell) or "{}")
-        return (
-            {name: settings.get(name) for name in self._settings},
-            {f"theory_{name}": theory.get(name) for name in self._predicted},
-        )
+    def _texts_of_cells(
+        self, text: Callable[[dict[str, Any]], str]
+    ) -> Callable[[int], tuple[str, str]]:
+        """Return a function that gives the texts of a cell's settings and of its theory."""
+
+        @cache
+        def of_cell(cell: int) -> tuple[str, str]:
+            settings = self._cells[cell]
+            theory = json.loads(self._theory.get(cell) or "{}")
+            return (
+                text({name: settings.get(name) for name in self._settings}),
+                text({f"theory_{name}": theory.get(name) for name in self._predicted}),
+            )
+
+        return of_cell
 
     def _of_trial(self, result: str | None) -> dict[str, Any]:
         values = {} if result is None else json.loads(result)
@@ -67,12 +74,7 @@ class _Table:
 
     def json_lines(self) -> Iterator[str]:
         """Yield each row as a JSON object."""
-
-        @cache
-        def of_cell(cell: int) -> tuple[str, str]:
-            settings, theory = self._of_cell(cell)
-            return _json_fields(settings), _json_fields(theory)
-
+        of_cell = self._texts_of_cells(_json_fields)
         missing = _json_fields(self._of_trial(None))
         for (
             cell,
@@ -100,12 +102,7 @@ class _Table:
 
     def csv_lines(self) -> Iterator[str]:
         """Yield each row as comma-separated values."""
-
-        @cache
-        def of_cell(cell: int) -> tuple[str, str]:
-            settings, theory = self._of_cell(cell)
-            return _csv_fields(settings.values()), _csv_fields(theory.values())
-
+        of_cell = self._texts_of_cells(lambda values: _csv_fields(values.values()))
         starts = [len(json.dumps(name)) + 1 for name in self._results]
         for (
             cell,

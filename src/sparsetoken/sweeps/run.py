@@ -16,9 +16,10 @@ from sparsetoken.sweeps.engine import Backend, Engine, Job
 from sparsetoken.sweeps.errors import StudyError
 from sparsetoken.sweeps.local import LocalExecutor, WorkerDied
 from sparsetoken.sweeps.spec import Study
-from sparsetoken.sweeps.store import Counts, Outcome, StoreWriter
+from sparsetoken.sweeps.store import Counts
 from sparsetoken.sweeps.trial import predict_cell, simulate_trial
 from sparsetoken.sweeps.work import RESERVED_COLUMNS
+from sparsetoken.sweeps.writer import Outcome, StoreWriter
 
 __all__ = ["Progress", "fingerprint", "run_cells", "run_sweep", "study_fingerprint"]
 
