@@ -82,7 +82,7 @@ def test_the_command_gives_the_same_rows_on_a_cluster_as_locally(
 ) -> None:
     study = tmp_path / "study.toml"
     study.write_text(
-        "trials = 2\ndimensions = 20\n[task]\nlength = 4\ninformative = 1\nstrength = [2, 3]\n"
+        "trials = 2\ndimensions = 20\n[task]\nlength = 4\ninformative = 1\nstrength = 2\n"
         '[training]\nalpha0 = 2\nalpha1 = 2\nloss = "square"\nridge = 0.1\n'
     )
     stores = tmp_path / "cluster.sqlite", tmp_path / "local.sqlite"

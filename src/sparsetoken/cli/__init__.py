@@ -9,6 +9,7 @@ import click
 
 from sparsetoken import __version__
 from sparsetoken.cli.reproduce import reproduce
+from sparsetoken.cli.simulate import simulate
 from sparsetoken.cli.sweep import sweep
 from sparsetoken.cli.theory import align, capacity, oracle, predict
 from sparsetoken.validation import ParameterError
@@ -32,5 +33,5 @@ def main() -> None:
     """Find weak signals in a few tokens: exact theory, simulation and estimators."""
 
 
-for command in (predict, align, capacity, oracle, sweep, reproduce):
+for command in (predict, align, capacity, oracle, simulate, sweep, reproduce):
     main.add_command(command)

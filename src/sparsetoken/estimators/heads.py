@@ -1,5 +1,6 @@
 """Fitting the heads of one binary classifier: query, choice by inner validation, refinement."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +30,9 @@ LEAST_TO_HOLD_OUT = 8
 MOST_FOR_CHOICE = 4000
 # Above this size refinement starts on a subsample, to read all data a few times only.
 SUBSAMPLE_BYTES = 2**27
+# Iterations on all data after that, and iterations that decide between two starts.
+POLISH = 10
+TRIAL = 10
 
 
 @dataclass(frozen=True)
@@ -135,14 +139,15 @@ def _fit_chosen(
     iterations = 0
     for _ in range(settings.heads):
         direction = two_step_direction(for_query, scaler, settings, heads)
-        extended = _with_query(heads, direction, sharpness)
-        if not settings.refine:
-            heads = _read_out(for_readout, extended, scaler, settings)
-            continue
-        start = _tied_start if settings.tied else _read_out
-        heads = start(for_readout, extended, scaler, settings)
-        heads, steps = _refined(for_readout, heads, scaler, settings)
-        iterations += steps
+        if settings.refine and settings.tied:
+            starts = _tied_starts(for_readout, heads, direction, scaler, settings)
+        else:
+            queries = np.vstack([heads.queries, sharpness * direction])
+            starts = [_read_out(for_readout, queries, scaler, settings)]
+        heads = starts[0]
+        if settings.refine:
+            heads, steps = _refined(for_readout, starts, scaler, settings)
+            iterations += steps
     return FittedHeads(heads, bool(settings.tied), sharpness, max(1, iterations))
 
 
@@ -183,67 +188,66 @@ def balanced_weights(labels: Array, weights: Array) -> Array:
     return np.asarray(weights / (2 * share))
 
 
-def _with_query(heads: Heads, direction: Array, sharpness: float) -> Heads:
-    return Heads(
-        np.vstack([heads.queries, sharpness * direction]),
-        np.vstack([heads.weights, direction]),
-        heads.bias,
-    )
-
-
 def _read_out(
-    problem: BinaryProblem, heads: Heads, scaler: Scaler, settings: HeadSettings
+    problem: BinaryProblem, queries: Array, scaler: Scaler, settings: HeadSettings
 ) -> Heads:
-    """Return the heads with stage 4's readout on the features of all queries."""
-    features = _head_features(problem.sequences, heads.queries, scaler, settings.pooling)
+    """Return heads with these queries and stage 4's readout on the features of all of them."""
+    features = _head_features(problem.sequences, queries, scaler, settings.pooling)
     readout = problem.fit_readout(features, settings.loss, settings.ridge)
-    return Heads(heads.queries, readout.weights.reshape(heads.queries.shape), readout.bias)
+    return Heads(queries, readout.weights.reshape(queries.shape), readout.bias)
 
 
-def _tied_start(
-    problem: BinaryProblem, heads: Heads, scaler: Scaler, settings: HeadSettings
-) -> Heads:
-    """Return the heads with each w_h rescaled along itself: the best readout with w_h ∥ q_h."""
-    parts = []
-    for block in problem.sequences.blocks():
-        scores = scaler.scores(np.vstack([heads.queries, heads.weights]), block.tokens)
-        count = len(heads.queries)
-        attention = settings.pooling.weights(scores[:count], block)
-        parts.append(segment_sums(attention * scores[count:], block).T)
-    columns = np.concatenate(parts).astype(float)
-    norms = np.sqrt(np.maximum(np.mean(columns**2, axis=0), 1e-30))
-    readout = problem.fit_readout(columns / norms, settings.loss, max(settings.ridge, 1e-3))
-    multipliers = readout.weights / norms
-    # A readout of zero would leave the tied query nowhere to start from.
-    multipliers = np.where(np.abs(multipliers) < 1e-3, 1e-3, multipliers)
-    return Heads(heads.queries, multipliers[:, None] * heads.weights, readout.bias)
+def _tied_starts(
+    problem: BinaryProblem, heads: Heads, direction: Array, scaler: Scaler, settings: HeadSettings
+) -> list[Heads]:
+    """Return the heads with one more, whose evidence is for the class, or against it.
+
+    The two-step query says where to look, and only weakly so what for: when sequences are long the
+    sign of a readout on it is often wrong, and no later step turns it round.
+    """
+    query = float(settings.sharpness) * direction
+    alone = Heads(query[None], direction[None], 0.0)
+    mean = float(problem.weights @ alone.decisions(problem.sequences, scaler, settings.pooling))
+    queries = np.vstack([heads.queries, query])
+    return [
+        Heads(queries, np.vstack([heads.weights, sign * direction]), heads.bias - sign * mean)
+        for sign in (1.0, -1.0)
+    ]
 
 
 def _refined(
-    problem: BinaryProblem, heads: Heads, scaler: Scaler, settings: HeadSettings
+    problem: BinaryProblem, starts: list[Heads], scaler: Scaler, settings: HeadSettings
 ) -> tuple[Heads, int]:
-    steps = 0
+    """Minimise the joint objective from the start that is best after a few steps."""
+    objective = JointObjective(
+        problem.sequences,
+        problem.labels,
+        problem.weights,
+        scaler,
+        settings.pooling,
+        settings.loss,
+        settings.ridge,
+        bool(settings.tied),
+    )
     size = problem.sequences.token_bytes
-    stages = [problem]
-    if size > SUBSAMPLE_BYTES:
-        every = int(np.ceil(size / SUBSAMPLE_BYTES))
-        stages = [problem.take(np.arange(0, len(problem.sequences), every)), problem]
-    for index, stage in enumerate(stages):
-        objective = JointObjective(
-            stage.sequences,
-            stage.labels,
-            stage.weights,
-            scaler,
-            settings.pooling,
-            settings.loss,
-            settings.ridge,
-            bool(settings.tied),
-        )
-        polish = index > 0
-        limit = min(settings.max_iter, 10) if polish else settings.max_iter
-        heads, taken = refine_heads(objective, heads, limit, settings.tol)
-        steps += taken
-    return heads, steps
+    if size <= SUBSAMPLE_BYTES:
+        return _best_refined(objective, starts, settings)
+    every = math.ceil(size / SUBSAMPLE_BYTES)
+    part = problem.take(np.arange(0, len(problem.sequences), every))
+    smaller = replace(objective, sequences=part.sequences, labels=part.labels, weights=part.weights)
+    heads, steps = _best_refined(smaller, starts, settings)
+    heads, more = refine_heads(objective, heads, min(settings.max_iter, POLISH), settings.tol)
+    return heads, steps + more
+
+
+def _best_refined(
+    objective: JointObjective, starts: list[Heads], settings: HeadSettings
+) -> tuple[Heads, int]:
+    if len(starts) > 1:
+        trials = [refine_heads(objective, start, TRIAL, settings.tol)[0] for start in starts]
+        values = [objective(objective.pack(trial))[0] for trial in trials]
+        starts = [trials[int(np.argmin(values))]]
+    return refine_heads(objective, starts[0], settings.max_iter, settings.tol)
 
 
 def _head_features(sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:

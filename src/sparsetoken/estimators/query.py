@@ -65,6 +65,7 @@ def first_pass(
     sums = np.zeros((len(rows), dimension))
     squares = np.zeros(dimension)
     shift: Array | None = None
+    buffer = np.empty((0, dimension), dtype=sequences.dtype)
     for block in sequences.blocks():
         if shift is None:  # sums of squares are taken about a nearby point, not to lose digits
             shift = block.tokens[: block.lengths[0]].mean(axis=0)
@@ -72,7 +73,9 @@ def first_pass(
                 sequences.require_finite(block)
         spread_out = np.repeat(rows[:, block.samples], block.lengths, axis=1)
         spread_out = spread_out.astype(sequences.dtype)
-        shifted = block.tokens - shift
+        if len(buffer) < len(block.tokens):
+            buffer = np.empty_like(block.tokens)
+        shifted = np.subtract(block.tokens, shift, out=buffer[: len(block.tokens)])
         part = spread_out @ shifted
         if not np.all(np.isfinite(part)):
             sequences.require_finite(block)

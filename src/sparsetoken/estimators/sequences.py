@@ -116,7 +116,8 @@ class Sequences:
         if self._held is not None:
             yield from self._held
             return
-        hold = self._reading_copies() and self.token_bytes <= HELD_BYTES
+        views = self._reads_views()
+        hold = self._mapped is None and (views or self.token_bytes <= HELD_BYTES)
         held = []
         for part in self._parts():
             block = self._read(part)
@@ -152,10 +153,10 @@ class Sequences:
         starts = np.concatenate([[0], np.cumsum(lengths[:-1])]).astype(np.intp)
         return Block(part, tokens.astype(self.dtype, copy=False), starts, lengths)
 
-    def _reading_copies(self) -> bool:
+    def _reads_views(self) -> bool:
         source = self._source
         plain = _is_array(source) and self._mask is None and self._rows is None
-        return self._mapped is None and not (plain and source.dtype == self.dtype)
+        return plain and source.dtype == self.dtype and source.flags.c_contiguous
 
     def _release_pages(self) -> None:
         # Pages of a map count as the process's memory until they are given back; the file's cache

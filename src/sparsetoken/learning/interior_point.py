@@ -99,17 +99,21 @@ def minimise_hinge(
         patience = 3 if best.converged else 25
         if residual <= 1e-5 * tolerance or worse > patience or steps == max_steps:
             break
-        system = _System.of(examples, point, ridge, hard=hard)
-        if system is None:
+        moved = _advance(examples, point, residuals, ridge, hard=hard)
+        if moved is None:
             break
-        point = _advance(point, system, residuals, hard=hard)
+        point = moved
     assert best is not None
     return replace(best, steps=steps)
 
 
 def _advance(
-    point: _Iterate, system: "_System", residuals: "_Residuals", *, hard: bool
-) -> _Iterate:
+    examples: Examples, point: _Iterate, residuals: "_Residuals", ridge: float, *, hard: bool
+) -> _Iterate | None:
+    """Take one step; None if its system is singular."""
+    system = _System.of(examples, point, ridge, hard=hard)
+    if system is None:
+        return None
     barrier = point.gap() / (len(point.dual) * (1 if hard else 2))
     affine = system.step(residuals, 0.0, None)
     reduction = point.moved(affine, _longest(point, affine, hard=hard)).gap() / point.gap()

@@ -1,4 +1,4 @@
-"""Start the command in its own process, on a machine in a chosen kind of trouble."""
+"""Start a sweep in its own process, on a machine in a chosen kind of trouble."""
 
 import contextlib
 import ctypes
@@ -33,10 +33,13 @@ TROUBLES: dict[str, Callable[..., None]] = {"small": small_files, "plain": no_pr
 
 
 class Driver:
-    """A running `sparsetoken sweep ARGUMENTS`, in a session of its own."""
+    """A running `sparsetoken sweep ARGUMENTS`, in a session of its own.
 
-    def __init__(self, *arguments: object, trouble: str = "", folder: Path | None = None) -> None:
-        command = [sys.executable, __file__, trouble, "sweep", *map(str, arguments)]
+    With "cells" as the first argument it is a call of `run_cells` instead, whose trials are cheap.
+    """
+
+    def __init__(self, *arguments: object, trouble: str = "") -> None:
+        command = [sys.executable, __file__, trouble, *map(str, arguments)]
         # In trouble, a measurement of coverage could not write its file either, and would say so.
         environment = {
             name: value
@@ -49,7 +52,6 @@ class Driver:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            cwd=folder,
             env=environment,
         )
         self._seen: set[psutil.Process] = set()
@@ -92,15 +94,30 @@ class Driver:
         assert gone
 
 
-def sweep(*arguments: object, trouble: str = "", folder: Path | None = None) -> tuple[int, str]:
+def sweep(*arguments: object, trouble: str = "") -> tuple[int, str]:
     """Run the command to its end; return exit code and output."""
-    return Driver(*arguments, trouble=trouble, folder=folder).end()
+    return Driver(*arguments, trouble=trouble).end()
+
+
+def run_cheap_cells(store: str | Path, workers: int | str) -> None:
+    """Run 200 trials of 10 ms, and theory."""
+    import sweep_functions as functions
+
+    from sparsetoken.sweeps import run_cells
+
+    cells = [{"slope": float(slope), "sleep": 0.01} for slope in range(1, 5)]
+    theory = functions.doubled
+    run_cells(store, cells, functions.noisy, trials=50, theory=theory, workers=int(workers))
 
 
 if __name__ == "__main__":
-    from sparsetoken.cli import main
-
-    if sys.argv[1]:
-        name, *values = sys.argv[1].split()
+    trouble, command, *rest = sys.argv[1:]
+    if trouble:
+        name, *values = trouble.split()
         TROUBLES[name](*values)
-    main(sys.argv[2:])
+    if command == "cells":
+        run_cheap_cells(*rest)
+    else:
+        from sparsetoken.cli import main
+
+        main(["sweep", command, *rest])

@@ -1,0 +1,118 @@
+"""Cost of the estimators' first stages, and of a fit on a memory map larger than memory allows.
+
+python benchmarks/estimator_stages.py speed     # stages 1 to 3 against their matrix products
+python benchmarks/estimator_stages.py memory    # n = 100,000, L = 50, d = 64 as a memory map
+"""
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsetoken import AttentionClassifier, get_loss
+from sparsetoken.estimators.heads import balanced_weights, first_coefficients
+from sparsetoken.estimators.query import first_pass, query_pass
+from sparsetoken.estimators.sequences import as_sequences
+
+
+def draw(count: int, length: int, dimension: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return bags with one token of each positive moved by 5 along the first axis."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((count, length, dimension), dtype=np.float32)
+    y = rng.permutation(np.arange(count) % 2)
+    rows = np.flatnonzero(y)
+    X[rows, rng.integers(length, size=len(rows)), 0] += 5
+    return X, y
+
+
+def speed(count: int = 8000, length: int = 50, dimension: int = 64) -> None:
+    X, y = draw(count, length, dimension, 0)
+    labels, loss = 2.0 * y - 1, get_loss("logistic")
+    weights = np.full(count, 1 / count)
+    tokens = X.reshape(-1, dimension)
+    row, column = np.ones(len(tokens), np.float32), np.ones(dimension, np.float32)
+
+    def products() -> None:
+        row @ tokens  # Σ y f̄
+        tokens @ column  # X w
+        row @ tokens  # Σ h Xᵀ P X w
+
+    def stages() -> None:
+        sequences = as_sequences(X)
+        coefficients = first_coefficients(labels, balanced_weights(labels, weights), loss)
+        scaler, first = first_pass(sequences, weights, coefficients[None])
+        query_pass(sequences, labels, weights, scaler, first[0], loss)
+
+    ours, bare = best_of(stages), best_of(products)
+    print(f"n = {count}, L = {length}, d = {dimension}, float32, one thread, best of 15")
+    print(f"three matrix products {1e3 * bare:.1f} ms, stages 1 to 3 {1e3 * ours:.1f} ms")
+    print(f"stages run at {bare / ours:.2f} of the products' speed (goal: at least 0.5)")
+
+
+def best_of(call: Callable[[], Any], repeats: int = 15) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        call()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def memory() -> None:
+    # Processes of their own: a process starts with the peak of the one that started it.
+    with tempfile.TemporaryDirectory() as folder:
+        for step in ("write", "fit"):
+            subprocess.run([sys.executable, __file__, step, folder], check=True)
+
+
+def write(folder: str, count: int = 100_000, length: int = 50, dimension: int = 64) -> None:
+    path = Path(folder) / "X.npy"
+    mapped = np.lib.format.open_memmap(path, "w+", np.float32, (count, length, dimension))
+    labels = []
+    for start in range(0, count, 10_000):
+        part, y = draw(min(10_000, count - start), length, dimension, start)
+        mapped[start : start + len(part)] = part
+        labels.append(y)
+    mapped.flush()
+    np.save(Path(folder) / "y.npy", np.concatenate(labels))
+    print(f"memory map of {mapped.nbytes / 1e9:.2f} GB")
+
+
+def fit(folder: str) -> None:
+    X = np.load(Path(folder) / "X.npy", mmap_mode="r")
+    y = np.load(Path(folder) / "y.npy")
+    start = time.perf_counter()
+    model = AttentionClassifier(random_state=0).fit(X, y)
+    seconds = time.perf_counter() - start
+    accuracy = model.score(X, y)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"fit in {seconds:.0f} s, {model.n_iter_} iterations, accuracy {accuracy:.3f}")
+    print(f"peak resident memory {peak / 1e9:.2f} GB (goal: under 1 GB)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("speed", "memory", "write", "fit"))
+    parser.add_argument("folder", nargs="?", help="where `write` and `fit` keep the data")
+    options = parser.parse_args()
+    steps = {"speed": speed, "memory": memory}
+    if options.what in steps:
+        steps[options.what]()
+    else:
+        {"write": write, "fit": fit}[options.what](options.folder)
+
+
+if __name__ == "__main__":
+    main()

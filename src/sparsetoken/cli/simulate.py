@@ -1,0 +1,223 @@
+"""`sparsetoken simulate`: trials on finite data, with theory beside them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparsetoken.cli.options import (
+    at_options,
+    json_option,
+    query_options,
+    read_at,
+    read_query,
+    read_task,
+    read_training,
+    task_options,
+    training_options,
+)
+from sparsetoken.cli.output import Measured, with_error
+
+if TYPE_CHECKING:
+    from sparsetoken.simulation.trials import Simulation
+
+__all__ = ["simulate"]
+
+# Theory's error bars cover 98 %: a third of one is a standard error.
+THEORY_COVERAGE = 3.0
+
+
+@click.command()
+@task_options
+@training_options
+@query_options
+@click.option(
+    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
+)
+@at_options
+@click.option("--dimension", type=int, default=500, show_default=True, help="Dimension d.")
+@click.option("--trials", type=int, default=20, show_default=True, help="Number of trials.")
+@click.option("--workers", type=int, default=1, show_default=True, help="Processes.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the trials.")
+@click.option(
+    "--sampler",
+    default="reduced",
+    show_default=True,
+    help="reduced (few numbers) or plain (whole sequences); both have the same law.",
+)
+@click.option(
+    "--dtype", default="float64", show_default=True, help="float64 or float32, for large d."
+)
+@click.option("--fresh-test", type=int, default=0, help="Also test on this many fresh samples.")
+@json_option
+@click.option(
+    "--csv", "csv_path", type=click.Path(dir_okay=False), help="Write a row for every trial."
+)
+def simulate(
+    dimension: int, trials: int, workers: int, as_json: bool, csv_path: str | None, **options: Any
+) -> None:
+    """Train classifiers on data drawn from a task, and compare with theory.
+
+    z is (simulation - theory) / standard error: a few units at most, if both are right and the
+    dimension is large. Ctrl-C ends early and shows the trials that have finished.
+    """
+    task, training = read_task(options), read_training(options)
+    settings = {
+        "classifier": options["classifier"],
+        "query": read_query(options),
+        "at": read_at(options, task),
+        "sampler": options["sampler"],
+        "seed": options["seed"],
+    }
+    extra = {name: options[name] for name in ("dtype", "fresh_test")}
+    result, interrupted = _run(
+        (task, training, dimension, trials), {"workers": workers, **settings, **extra}
+    )
+    if not result.trials:
+        raise click.Abort
+    theory = _theory(result)
+    if csv_path:
+        _write_csv(Path(csv_path), result)
+    if as_json:
+        _print_json(result, theory, trials, interrupted)
+    else:
+        _print_table(result, theory, trials)
+    if interrupted:
+        raise SystemExit(130)
+
+
+def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["Simulation", bool]:
+    """Run the trials under a progress bar; an interrupt keeps those that have finished."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from sparsetoken.simulation.trials import Simulation, iterate_trials
+
+    task, training, dimension, trials = problem
+    found, interrupted = [], False
+    columns = ("Trials", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("trials", total=trials)
+        try:
+            for trial in iterate_trials(task, training, dimension, trials, **options):
+                found.append(trial)
+                progress.advance(bar)
+        except KeyboardInterrupt:
+            interrupted = True
+    kept = {name: options[name] for name in ("classifier", "query", "sampler", "at", "seed")}
+    ordered = tuple(sorted(found, key=lambda trial: trial.trial))
+    return Simulation(task, training, dimension, **kept, trials=ordered), interrupted
+
+
+def _theory(result: "Simulation") -> dict[str, Measured]:
+    """Return theory's values with their numerical errors, by the names of a trial's fields."""
+    from sparsetoken.theory.alignment import align
+    from sparsetoken.theory.prediction import predict
+
+    prediction = predict(
+        result.task, result.training, result.classifier, query=result.query, at=result.at
+    )
+    error = prediction.uncertainty
+    values: dict[str, Measured] = {
+        "test_error": (prediction.test_error, error.test_error),
+        "fresh_test_error": (prediction.test_error, error.test_error),
+        "train_loss": (prediction.train_loss, error.train_loss),
+        "train_error": (prediction.train_error, error.train_error),
+    }
+    if prediction.margin is not None:
+        values["margin"] = (prediction.margin, error.margin)
+    if result.classifier == "attention" and result.query is None:
+        learnt = align(result.task, result.training)
+        values["alignment"] = (learnt.cosine, None)
+        values["query_norm"] = (learnt.norm, None)
+        values["sharpness"] = (learnt.sharpness, None)
+        values["readout_cosine"] = (learnt.readout_cosine, None)
+    return values
+
+
+def _z_score(result: "Simulation", field: str, theory: dict[str, Measured]) -> float | None:
+    import math
+
+    mean, error = result.mean(field), result.standard_error(field)
+    if mean is None or not error or field not in theory:
+        return None
+    value, numerical = theory[field]
+    return float((mean - value) / math.hypot(error, (numerical or 0.0) / THEORY_COVERAGE))
+
+
+def _fields(result: "Simulation") -> list[str]:
+    names = (
+        *("test_error", "fresh_test_error", "train_loss", "train_error", "separable", "margin"),
+        *("alignment", "query_norm", "sharpness", "readout_cosine"),
+    )
+    return [name for name in names if result.mean(name) is not None]
+
+
+def _print_table(result: "Simulation", theory: dict[str, Measured], wanted: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    done, d = len(result.trials), result.dimension
+    title = f"{result.classifier}, d = {d}, {done} of {wanted} trials ({result.sampler} sampler)"
+    table = Table(title=title, title_justify="left")
+    table.add_column("quantity")
+    for name in ("simulation", "theory", "z"):
+        table.add_column(name, justify="right")
+    for name in _fields(result):
+        z = _z_score(result, name, theory)
+        table.add_row(
+            name.replace("_", " "),
+            with_error(result.mean(name), result.standard_error(name) or None),
+            with_error(*theory[name]) if name in theory else "",
+            "" if z is None else f"{z:+.2f}",
+        )
+    console = Console()
+    console.print(table)
+    largest = max(result.values("residual"))
+    console.print(f"Solver: largest gradient norm or KKT residual {largest:.1e}")
+    failed = [trial for trial in result.trials if not trial.converged]
+    if failed:
+        console.print(f"{len(failed)} trials did not converge: {failed[0].status}")
+
+
+def _print_json(
+    result: "Simulation", theory: dict[str, Measured], wanted: int, interrupted: bool
+) -> None:
+    import json
+
+    text = {
+        "settings": {
+            "task": result.task.to_dict(),
+            "training": result.training.to_dict(),
+            "dimension": result.dimension,
+            "classifier": result.classifier,
+            "query": result.query.to_dict() if result.query else None,
+            "at": result.at.to_dict() if result.at else None,
+            "sampler": result.sampler,
+            "seed": result.seed,
+            "trials": wanted,
+        },
+        "interrupted": interrupted,
+        "summary": {
+            name: {
+                "mean": result.mean(name),
+                "standard_error": result.standard_error(name),
+                "theory": theory[name][0] if name in theory else None,
+                "theory_uncertainty": theory[name][1] if name in theory else None,
+                "z": _z_score(result, name, theory),
+            }
+            for name in _fields(result)
+        },
+        "trials": [trial.to_dict() for trial in result.trials],
+    }
+    click.echo(json.dumps(text, indent=2, ensure_ascii=False))
+
+
+def _write_csv(path: Path, result: "Simulation") -> None:
+    import csv
+
+    rows = [trial.to_dict() for trial in result.trials]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

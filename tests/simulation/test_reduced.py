@@ -1,0 +1,110 @@
+"""The reduced sampler's pieces: shapes, memory, and the triangular factor's law."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from sparsetoken import Loss, Query, Task, Training, register_loss, run_trial
+from sparsetoken.simulation.reduced import (
+    _gaussian,
+    attention_law,
+    reduced_attention,
+    reduced_pooled,
+    reduced_query,
+    reduced_vectorised,
+)
+
+TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
+
+
+@pytest.mark.parametrize(("count", "dimension"), [(30, 10), (10, 30), (5, 2)])
+def test_no_more_columns_than_samples_can_see(count, dimension):
+    rng = np.random.default_rng(0)
+    features, labels = reduced_attention(TASK, 0.5, 1.0, count, dimension, rng)
+    assert features.shape == (count, min(dimension, count + 2))
+    assert set(labels) <= {-1, 1}
+    features, _ = reduced_pooled(TASK, count, dimension, rng)
+    assert features.shape == (count, min(dimension, count + 1))
+    features, _ = reduced_vectorised(TASK, count, dimension, rng)
+    assert features.shape == (count, 6 + min(6 * (dimension - 1), count))
+
+
+def test_the_triangular_factor_has_the_gram_matrix_of_a_gaussian_matrix():
+    # The determinant of a Wishart matrix is a product of independent chi-squares; compare with
+    # matrices drawn in full (two moments and the whole law of a ratio of entries).
+    rng = np.random.default_rng(1)
+    factors = np.array([_gaussian(3, 0, 7, rng, float) for _ in range(4000)])
+    full = rng.standard_normal((4000, 3, 7))
+    assert np.all(np.triu(factors[0], 1) == 0)
+    grams = factors @ factors.transpose(0, 2, 1)
+    expected = full @ full.transpose(0, 2, 1)
+    for entry in ((0, 0), (2, 2), (0, 2), (1, 2)):
+        index = (slice(None), *entry)
+        assert kstest(grams[index], expected[index]).pvalue > 1e-3 / 5
+    assert kstest(np.linalg.det(grams), np.linalg.det(expected)).pvalue > 1e-3 / 5
+
+
+def test_single_precision_features():
+    rng = np.random.default_rng(0)
+    for features, _ in (
+        reduced_attention(TASK, 0.5, 1.0, 40, 10, rng, "float32"),
+        reduced_pooled(TASK, 5, 10, rng, "float32"),
+        reduced_vectorised(TASK, 20, 10, rng, "float32"),
+    ):
+        assert features.dtype == np.float32
+
+
+def test_the_law_of_attention_is_that_of_its_definition():
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((50, 6))
+    positive = rng.random(50) < 0.5
+    v = (np.arange(6) < 2) * positive[:, None]
+    p = np.exp(1.7 * (3.0 * -0.6 * v + noise))
+    p /= p.sum(axis=1, keepdims=True)
+    on_signal, along, spread = attention_law(TASK, -0.6, 1.7, noise, positive)
+    assert on_signal == pytest.approx((v * p).sum(axis=1))
+    assert along == pytest.approx((noise * p).sum(axis=1))
+    assert spread == pytest.approx(np.linalg.norm(p, axis=1))
+
+
+def test_a_loss_that_is_flat_at_0_learns_no_query():
+    class Flat(Loss):
+        name = "reduced-test-flat"
+        minimisers = (0.0, 0.0)
+
+        def value(self, margin):
+            return 0.5 * margin**2
+
+        def slope(self, margin):
+            return margin * 1.0
+
+        def curvature(self, margin):
+            return np.ones_like(margin)
+
+    register_loss(Flat())
+    training = Training(2.0, 3.0, loss="reduced-test-flat")
+    query = reduced_query(TASK, training, 20, 10, np.random.default_rng(0))
+    assert (query.alignment, query.norm) == (0.0, 0.0)
+    for sampler in ("reduced", "plain"):
+        trial = run_trial(TASK, training, 10, 0, sampler=sampler)
+        assert trial.sharpness == 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "ratio"), [("logistic", 4.0), ("square", 4.0), ("squared_hinge", 2.5), ("hinge", 4.0)]
+)
+def test_memory_stays_within_one_and_a_half_feature_matrices(loss, ratio):
+    dimension = 400
+    training = Training(4.0, ratio, loss=loss, ridge=1e-3)
+    run = (TASK, training, dimension)
+    query = Query(0.8, 1.0)
+    run_trial(TASK, training, 10, 0, query=query)  # what is imported and cached once is not counted
+    tracemalloc.start()
+    try:
+        run_trial(*run, 0, query=query)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 1.5 * 8 * ratio * dimension**2
