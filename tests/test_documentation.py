@@ -80,3 +80,12 @@ def test_notation_table_has_every_field(settings: type) -> None:
 def test_links_to_files_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_sections_of_the_theory_that_the_code_cites_exist() -> None:
+    theory = (ROOT / "docs/theory.md").read_text()
+    headings = re.findall(r"^#+ (\d(?:\.\d)?)\.? ", theory, re.MULTILINE)
+    sources = " ".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    cited = set(re.findall(r"docs/theory\.md,\s+section\s+(\d(?:\.\d)?)", sources))
+    assert {"2", "5", "5.1", "7"} <= cited
+    assert cited <= set(headings)
