@@ -44,6 +44,22 @@ from sparsetoken.simulation.streams import stream
 TRIALS = {250: 40, 500: 20, 1000: 8, 2000: 4}
 COMPARED = ("test_error", "train_loss", "train_error", "alignment", "readout_cosine", "margin")
 LARGEST_CAPACITY = 3.5
+
+# Groups of settings, with the classifier and the number of settings in each.
+PLAN = (
+    ("learnt query", "attention", 8),
+    ("given query", "attention", 6),
+    ("learnt query, shift", "attention", 4),
+    ("given query, shift", "attention", 3),
+    ("pooled", "pooled", 4),
+    ("pooled, shift", "pooled", 2),
+    ("vectorised", "vectorised", 3),
+    ("vectorised, shift", "vectorised", 2),
+    ("no ridge", "attention", 3),
+    ("capacity, learnt query", "attention", 2),
+    ("capacity, given query", "attention", 2),
+    ("capacity, pooled", "pooled", 1),
+)
 RATIO_UNIT = 250
 
 
@@ -105,23 +121,9 @@ class Comparison:
         return bias, bias_error, intercept / error
 
 
-def draw_settings(seed: int) -> list[Setting]:
+def draw_settings(seed: int, plan: tuple[tuple[str, str, int], ...] = PLAN) -> list[Setting]:
     """Draw the study's settings: ranges wide enough to be interesting, small enough to afford."""
     rng = np.random.default_rng(seed)
-    plan = [
-        ("learnt query", "attention", 8),
-        ("given query", "attention", 6),
-        ("learnt query, shift", "attention", 4),
-        ("given query, shift", "attention", 3),
-        ("pooled", "pooled", 4),
-        ("pooled, shift", "pooled", 2),
-        ("vectorised", "vectorised", 3),
-        ("vectorised, shift", "vectorised", 2),
-        ("no ridge", "attention", 3),
-        ("capacity, learnt query", "attention", 2),
-        ("capacity, given query", "attention", 2),
-        ("capacity, pooled", "pooled", 1),
-    ]
     return [
         _draw(group, classifier, number, rng)
         for group, classifier, count in plan
