@@ -10,7 +10,8 @@ z-score against theory, and the bias c in simulation = theory + c/d, fitted over
 Fluctuations between trials fall as 1/√d, so one standard deviation (times √d) is estimated from the
 trials of all dimensions together: few trials at large d would not give one of their own. The
 theory's numerical error is added in quadrature. The study leaves settings.csv (what was drawn),
-zscores.csv, summary.md and zscores.svg; about ten minutes on one core.
+zscores.csv and zscores.svg in a folder, and a page of the same name beside it; about ten minutes on
+one core.
 """
 
 import argparse
@@ -319,7 +320,8 @@ def write(output: Path, settings: list[Setting], found: list[Comparison]) -> Non
             writer.writerow(
                 [*start, *chain(*columns), f"{bias:.3g}", f"{error:.2g}", f"{limit:.2f}"]
             )
-    (output / "summary.md").write_text(summary(settings, found, dimensions), encoding="utf-8")
+    page = output.with_name(f"{output.name}.md")
+    page.write_text(summary(settings, found, dimensions, output.name), encoding="utf-8")
     plot(output / "zscores", found, dimensions)
 
 
@@ -342,14 +344,19 @@ def _short(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def summary(settings: list[Setting], found: list[Comparison], dimensions: list[int]) -> str:
+def summary(
+    settings: list[Setting], found: list[Comparison], dimensions: list[int], folder: str
+) -> str:
     lines = [
         "# Simulation against theory",
         "",
         f"{len(settings)} random settings, {len(found)} comparisons, made by",
-        "`python benchmarks/agreement.py`; all numbers in zscores.csv, settings in settings.csv.",
+        f"`python benchmarks/agreement.py`; all numbers are in {folder}/zscores.csv, the settings in",
+        f"{folder}/settings.csv.",
         "z = (simulation - theory) / standard error. A finite dimension has a bias of order 1/d,",
         "which the trials at small d resolve; the limit takes the fitted bias away.",
+        "",
+        f"![z-scores against the normal law]({folder}/zscores.svg)",
         "",
         "| | comparisons | mean z | standard deviation | beyond 2 | beyond 3 | largest | KS p |",
         "|---|---|---|---|---|---|---|---|",

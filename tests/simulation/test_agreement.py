@@ -66,9 +66,10 @@ def test_the_comparison_sees_a_wrong_theory(comparisons):
 
 def test_the_report_holds_every_comparison(agreement, comparisons, tmp_path):
     settings, found = comparisons
-    agreement.write(tmp_path, settings, found)
-    rows = (tmp_path / "zscores.csv").read_text().splitlines()
+    folder = tmp_path / "study"
+    agreement.write(folder, settings, found)
+    rows = (folder / "zscores.csv").read_text().splitlines()
     assert len(rows) == 1 + len(found)
-    assert len((tmp_path / "settings.csv").read_text().splitlines()) == 1 + len(settings)
-    assert f"{len(found)} comparisons" in (tmp_path / "summary.md").read_text()
-    assert (tmp_path / "zscores.svg").stat().st_size > 1000
+    assert len((folder / "settings.csv").read_text().splitlines()) == 1 + len(settings)
+    assert f"{len(found)} comparisons" in (tmp_path / "study.md").read_text()
+    assert (folder / "zscores.svg").stat().st_size > 1000

@@ -11,7 +11,7 @@ from scipy.stats import ks_2samp
 from sparsetoken import Query, Task, Training, simulate
 from sparsetoken.simulation.protocol import train_plain, train_reduced
 
-TRIALS = 120
+TRIALS = 90
 QUANTITIES = (
     "alignment",
     "query_norm",
