@@ -1,0 +1,191 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sparsetoken import Query, Task, Training, align, capacity, oracle, predict
+from sparsetoken.cli import main
+from sparsetoken.cli.output import with_error
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_predict_prints_what_python_gives() -> None:
+    found = json.loads(run("predict", "--classifier", "pooled", "--alpha1", "2", "--json"))
+    expected = predict(Task(10, 1, 5.0), Training(4.0, 2.0), "pooled")
+    assert found["result"]["values"]["test_error"] == expected.test_error
+    assert found["result"]["uncertainty"]["test_error"] == expected.uncertainty.test_error
+    assert found["settings"]["alpha1"] == 2
+    table = run("predict", "--classifier", "pooled", "--alpha1", "2")
+    assert "test error" in table
+    assert "±" in table
+
+
+def test_a_given_query_and_a_shift() -> None:
+    found = json.loads(
+        run(
+            "predict",
+            "--alignment",
+            "0.9",
+            "--sharpness",
+            "1",
+            "--at-length",
+            "20",
+            "--tolerance",
+            "0.01",
+            "--json",
+        )
+    )
+    expected = predict(
+        Task(10, 1, 5.0),
+        Training(4.0, 4.0),
+        query=Query(0.9, 1.0),
+        at=Task(20, 1, 5.0),
+        tolerance=0.01,
+    )
+    assert found["result"]["values"]["test_error"] == expected.test_error
+
+
+def test_a_curve_as_table_json_and_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "curve.svg"
+    curve = (
+        "predict",
+        "--classifier",
+        "pooled",
+        "--over",
+        "alpha1",
+        "--from",
+        "0.5",
+        "--to",
+        "8",
+        "--points",
+        "3",
+        "--log",
+    )
+    found = json.loads(run(*curve, "--json", "--plot", str(picture)))
+    assert [row["alpha1"] for row in found["results"]] == pytest.approx([0.5, 2, 8])
+    errors = [row["values"]["test_error"] for row in found["results"]]
+    assert errors == sorted(errors, reverse=True)
+    assert picture.read_text().startswith("<?xml")
+    table = run(*curve)
+    assert "alpha1" in table
+    assert "0.5" in table
+
+
+def test_infinite_numbers_are_valid_json() -> None:
+    found = json.loads(
+        run("predict", "--classifier", "pooled", "--ridge", "0", "--alpha1", "1", "--json")
+    )
+    assert found["result"]["values"]["susceptibility"] == "inf"
+    assert found["result"]["values"]["margin"] > 0
+
+
+def test_align_capacity_and_oracle() -> None:
+    task, training = Task(10, 1, 5.0), Training(4.0, 4.0)
+    values = json.loads(run("align", "--json"))["result"]["values"]
+    assert values["cosine"] == align(task, training).cosine
+    values = json.loads(run("capacity", "--classifier", "vectorised", "--json"))["result"]["values"]
+    assert values["alpha"] == capacity(task, classifier="vectorised").alpha
+    values = json.loads(run("capacity", "--alignment", "1", "--sharpness", "0", "--json"))[
+        "result"
+    ]["values"]
+    assert values["alignment"] == 1
+    values = json.loads(run("oracle", "--classifier", "pooled", "--json"))["result"]["values"]
+    assert values["error"] == oracle(task, "pooled").error
+    values = json.loads(run("oracle", "--classifier", "pooled", "--error", "0.1", "--json"))[
+        "result"
+    ]["values"]
+    assert oracle(
+        task.replace(strength=values["required_strength"]), "pooled"
+    ).error == pytest.approx(0.1, abs=1e-4)
+
+
+def test_whole_number_fields_take_whole_values() -> None:
+    found = json.loads(
+        run(
+            "oracle",
+            "--classifier",
+            "pooled",
+            "--over",
+            "length",
+            "--from",
+            "10",
+            "--to",
+            "1000",
+            "--points",
+            "3",
+            "--log",
+            "--json",
+        )
+    )
+    assert [row["length"] for row in found["results"]] == [10, 100, 1000]
+
+
+def test_a_note_is_shown_when_a_point_is_special() -> None:
+    arguments = (
+        "predict",
+        "--classifier",
+        "pooled",
+        "--length",
+        "73",
+        "--loss",
+        "hinge",
+        "--ridge",
+        "0",
+    )
+    result = CliRunner().invoke(
+        main,
+        [
+            *arguments,
+            "--positive-rate",
+            "0.04",
+            "--over",
+            "alpha1",
+            "--from",
+            "30",
+            "--to",
+            "38",
+            "--points",
+            "2",
+        ],
+    )
+    assert result.exit_code == 0
+    assert "note: converged with the kinks" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "--strength", "-1"], "strength = -1.0"),
+        (["predict", "--loss", "zero-one"], "'hinge', 'logistic'"),
+        (["predict", "--alignment", "0.5"], "a query needs alignment and sharpness"),
+        (["predict", "--alignment", "1.5", "--sharpness", "1"], "alignment = 1.5"),
+        (["predict", "--plot", "curve.svg"], "--over"),
+        (["predict", "--over", "colour"], "over = 'colour'"),
+        (["predict", "--over", "alpha1", "--points", "1"], "points = 1"),
+        (["predict", "--over", "alpha1", "--from", "0", "--log"], "numbers > 0 with --log"),
+        (["predict", "--classifier", "pooled", "--over", "alpha1", "--points", "2", "--plot", "x.bmp"], "plot = 'bmp'"),
+        (["predict", "--classifier", "pooled", "--ridge", "0", "--loss", "square", "--alpha1", "1"], "threshold"),
+        (["capacity", "--classifier", "bayes"], "classifier = 'bayes'"),
+        (["oracle", "--error", "0.7"], "error = 0.7"),
+    ],
+)  # fmt: skip
+def test_user_errors_give_one_message_and_exit_code_two(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_values_are_shown_with_the_digits_they_have() -> None:
+    assert with_error(0.0416234, 5e-5) == "0.04162 ± 5e-05"
+    assert with_error(17.4152, 0.05) == "17.42 ± 0.05"
+    assert with_error(2.0, 0.0) == "2 (exact)"
+    assert with_error(None, None) == "-"
+    assert with_error(True, None) == "True"
+    assert with_error(float("inf"), 0.1) == "inf"

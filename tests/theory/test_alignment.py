@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsetoken import Task, Training, align, get_loss, loss_names, sample
+from sparsetoken.learning.stages import first_step, query_step
+
+
+@pytest.mark.parametrize("name", loss_names())
+@pytest.mark.parametrize("rate", [0.2, 0.6])
+def test_agrees_with_training_on_arrays(name: str, rate: float) -> None:
+    """Stages 1 to 3 at d = 400, 12 trials: |z| < 4, after a bias of order 1/d."""
+    task = Task(6, 2, 4.0, rate)
+    training = Training(1.5, 1.0, loss=name, readout_step=0.8, bias_step=0.3, query_step=2.0)
+    dimension, trials = 400, 12
+    cosines, norms, readouts = [], [], []
+    for trial in range(trials):
+        rng = np.random.default_rng([11, trial])
+        data = sample(task, round(training.alpha0 * dimension), dimension, rng)
+        w, b = first_step(data.X, data.y, training)
+        q = query_step(data.X, data.y, w, b, training)
+        norms.append(np.linalg.norm(q))
+        cosines.append(q @ data.signal / norms[-1])
+        readouts.append(w @ data.signal / np.linalg.norm(w))
+    found = align(task, training)
+    for values, expected in (
+        (cosines, found.cosine),
+        (norms, found.norm),
+        (readouts, found.readout_cosine),
+    ):
+        error = np.std(values, ddof=1) / np.sqrt(trials)
+        allowed = 4 * error + 3 * abs(expected) / dimension
+        assert abs(np.mean(values) - expected) < allowed
+
+
+def test_rate_constant_is_the_slope_at_many_samples() -> None:
+    task, training = Task(10, 3, 6.0, 0.2), Training(1e6, 1.0)
+    found = align(task, training)
+    assert (1 - found.cosine) * 1e6 == pytest.approx(found.rate_constant, rel=1e-4)
+    assert align(task, training.replace(alpha0=3.0)).rate_constant == found.rate_constant
+
+
+@given(
+    informative=st.integers(1, 9),
+    strength=st.floats(0.5, 10),
+    rate=st.floats(0.02, 0.98),
+)
+def test_small_steps_anti_align_below_the_predicted_rate(
+    informative: int, strength: float, rate: float
+) -> None:
+    """For small learning rates the query turns away exactly if π(θ²K + 2(L-1)) < L - 1."""
+    task = Task(10, informative, strength, rate)
+    training = Training(5.0, 1.0, readout_step=1e-7, bias_step=1e-7)
+    spread = informative * (1 - informative / 10)
+    excess = rate * (strength**2 * spread + 18) - 9
+    if abs(excess) > 1e-3:
+        assert align(task, training).anti_aligned == (excess < 0)
+
+
+def test_a_larger_bias_step_cures_anti_alignment() -> None:
+    task, training = Task(10, 1, 2.0, 0.1), Training(5.0, 1.0, bias_step=0.01)
+    assert align(task, training).anti_aligned
+    assert not align(task, training.replace(bias_step=10.0)).anti_aligned
+
+
+def test_only_products_with_the_temperature_enter() -> None:
+    task, training = Task(10, 1, 5.0), Training(4.0, 1.0, query_step=2.0, inverse_temperature=3.0)
+    found = align(task, training)
+    assert found.sharpness == pytest.approx(3 * found.norm)
+    other = align(task, training.replace(query_step=6.0, inverse_temperature=1.0))
+    assert other.norm == pytest.approx(found.norm)
+    assert other.cosine == pytest.approx(found.cosine)
+
+
+def test_without_a_signal_the_query_has_no_direction() -> None:
+    found = align(Task(10, 1, 0.0), Training(4.0, 1.0))
+    assert found.cosine == 0
+    assert found.readout_cosine == 0
+    assert found.rate_constant == np.inf
+    assert not found.anti_aligned
+
+
+def test_square_loss_in_closed_form() -> None:
+    """ℓ' = t - 1 makes every average elementary."""
+    task, training = Task(8, 3, 2.0, 0.3), Training(2.5, 1.0, loss="square", bias_step=0.2)
+    assert get_loss("square").slope(np.zeros(1))[0] == -1
+    w = 0.5 * 0.3 * 2 * 3 / 8
+    norm2 = w**2 + 0.25 / (2.5 * 8)
+    b, own, var = 0.2 * (0.6 - 1), 0.5 / (2.5 * 8), norm2 / 8
+    plus, minus = 2 * 3 / 8 * w + own + b - 1, own - b - 1
+    e1, eg = 0.3 * plus, 0.3 * plus - 0.7 * minus
+    v1 = 0.3 * (plus**2 + var)
+    vg = v1 + 0.7 * (minus**2 + var)
+    spread = 3 - 9 / 8
+    a, e = 4 * spread * w * e1, 7 * eg
+    n2 = (4 * w**2 * spread * v1 + norm2 * 7 * vg) / 2.5
+    square = a**2 + 2 * a * e * w + e**2 * norm2 + n2
+    found = align(task, training)
+    assert found.norm == pytest.approx(np.sqrt(square) / 8, rel=1e-9)
+    assert found.cosine == pytest.approx(-(a + e * w) / np.sqrt(square), rel=1e-9)

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from scipy import integrate, optimize
+from scipy.stats import norm
+
+from sparsetoken import ParameterError, Query, Task, Training, align, capacity, predict
+from sparsetoken.theory.features import attention_law, pooled_law
+from sparsetoken.theory.margin import Hinged, WidestMargin, least_excess
+
+
+@pytest.mark.parametrize("classifier", ["pooled", "attention"])
+def test_pure_noise_has_capacity_two(classifier: str) -> None:
+    query = Query(0.5, 1.0) if classifier == "attention" else None
+    found = capacity(Task(10, 1, 0.0), query, classifier=classifier)
+    assert found.alpha == pytest.approx(2, abs=1e-6)
+    assert found.solution.converged
+
+
+def test_pooled_capacity_against_direct_minimisation() -> None:
+    task = Task(10, 2, 3.0, 0.3)
+
+    def excess(x: np.ndarray) -> float:
+        across, bias = x
+        sigma = np.sqrt(1 + across**2)
+        total = 0.0
+        for label, rate, shift in ((1, 0.3, 3 * 2 / 10), (-1, 0.7, 0.0)):
+            centre = label * (across * shift + bias) * np.sqrt(10)
+            total += rate * integrate.quad(
+                lambda g, c=centre: max(sigma * g - c, 0) ** 2 * norm.pdf(g), -9, 9,
+                points=[np.clip(centre / sigma, -9, 9)],
+            )[0]  # fmt: skip
+        return total
+
+    best = optimize.minimize(
+        excess, [0.3, 0.0], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12}
+    )
+    found = capacity(task, classifier="pooled")
+    assert found.alpha == pytest.approx(1 / best.fun, rel=1e-8)
+    assert capacity(task, classifier="vectorised").alpha == pytest.approx(10 * found.alpha)
+
+
+def test_usual_order_of_capacities() -> None:
+    task = Task(10, 1, 5.0)
+    attention = capacity(task, Query(0.8, 1.0))
+    pooled, vectorised = (capacity(task, classifier=name) for name in ("pooled", "vectorised"))
+    assert vectorised.alpha > attention.alpha + attention.uncertainty
+    assert attention.alpha - attention.uncertainty > pooled.alpha
+
+
+def test_a_useless_query_is_no_better_than_pooling() -> None:
+    task = Task(10, 1, 5.0)
+    flat = capacity(task, Query(0.3, 0.0))
+    assert flat.alpha == pytest.approx(capacity(task, classifier="pooled").alpha, rel=1e-3)
+
+
+def test_query_is_learnt_if_not_given() -> None:
+    task, training = Task(10, 1, 5.0), Training(4.0, 1.0, query_step=20.0)
+    found = capacity(task, training=training)
+    assert found.query == align(task, training).query
+    assert found.alpha == capacity(task, found.query).alpha
+    with pytest.raises(ParameterError, match="query = None"):
+        capacity(task)
+    with pytest.raises(ParameterError, match="pooled"):
+        capacity(task, Query(1.0, 1.0), classifier="pooled")
+
+
+def test_margin_vanishes_at_capacity() -> None:
+    task = Task(10, 1, 5.0)
+    threshold = capacity(task, classifier="pooled").alpha
+
+    def at(ratio: float):
+        return predict(task, Training(1.0, ratio * threshold, ridge=0.0, loss="hinge"), "pooled")
+
+    assert at(0.99).margin == pytest.approx(0, abs=2e-3)
+    assert at(0.99).margin > at(0.999).margin > 0
+    assert at(0.99).train_loss == 0
+    assert at(1.01).margin is None
+    assert at(1.01).train_loss > 0
+    with pytest.raises(ParameterError, match="capacity"):
+        at(1.0)
+
+
+def test_perfectly_separable_data_have_no_finite_capacity() -> None:
+    found = capacity(Task(10, 1, 20.0), Query(1.0, 5.0))
+    assert found.alpha == np.inf
+    assert "beyond" in found.solution.status
+
+
+@pytest.mark.parametrize(
+    "law",
+    [pooled_law(Task(6, 2, 2.0, 0.4)), attention_law(Task(6, 2, 2.0, 0.4), Query(0.6, 1.0), 4)],
+)
+def test_derivatives_of_the_hinged_mean(law) -> None:
+    point = np.array([0.3, 0.5, -0.2, 1.1, 0.4])
+    at = Hinged.evaluate(law, point)
+    for index in range(5):
+        step = 1e-6 * np.eye(5)[index]
+        above, below = Hinged.evaluate(law, point + step), Hinged.evaluate(law, point - step)
+        assert at.gradient[index] == pytest.approx((above.value - below.value) / 2e-6, abs=1e-7)
+        np.testing.assert_allclose(
+            at.hessian[index], (above.gradient - below.gradient) / 2e-6, atol=1e-6
+        )
+        margin = WidestMargin.evaluate(law, 1.3, point)
+        slope = (
+            WidestMargin.evaluate(law, 1.3, point + step).gradient
+            - WidestMargin.evaluate(law, 1.3, point - step).gradient
+        ) / 2e-6
+        np.testing.assert_allclose(margin.hessian[:, index], slope, atol=1e-6)
+
+
+def test_the_least_excess_is_a_minimum() -> None:
+    law = attention_law(Task(10, 1, 4.0, 0.3), Query(0.7, 1.0), 6)
+    result = least_excess(law)
+    np.testing.assert_allclose(result.evaluation.gradient, 0, atol=1e-10)
+    assert np.all(np.linalg.eigvalsh(result.evaluation.hessian) > 0)

@@ -1,0 +1,148 @@
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+from scipy.stats import norm
+
+from sparsetoken import ParameterError, Task, oracle, required_strength
+from sparsetoken.theory.scores import (
+    NONLINEARITIES,
+    attention_scores,
+    elementwise_scores,
+    likelihood_ratio_scores,
+)
+
+
+def draw(task: Task, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Projections of positive and negative sequences on the signal, token by token."""
+    rng = np.random.default_rng(seed)
+    positive, negative = rng.standard_normal((2, count, task.length))
+    positive[:, : task.informative] += task.strength
+    return positive, negative
+
+
+def empirical_error(
+    positive: np.ndarray, negative: np.ndarray, rate: float, threshold: float
+) -> float:
+    return float(rate * np.mean(positive <= threshold) + (1 - rate) * np.mean(negative > threshold))
+
+
+def test_linear_classifiers_in_closed_form() -> None:
+    task = Task(16, 2, 3.0, 0.3)
+    found = oracle(task, "pooled")
+    separation = 3 * 2 / 4
+    grid = np.linspace(-5, 8, 200001)
+    errors = 0.3 * norm.cdf(grid - separation) + 0.7 * norm.sf(grid)
+    assert found.error == pytest.approx(errors.min(), abs=1e-9)
+    assert found.threshold == pytest.approx(grid[errors.argmin()], abs=1e-3)
+    assert oracle(task, "vectorised") == found
+    nothing = oracle(task.replace(strength=0.0), "pooled")
+    assert nothing.error == 0.3
+
+
+@pytest.mark.parametrize("task", [Task(8, 1, 3.0, 0.4), Task(150, 3, 2.5, 0.5)])
+def test_attention_against_drawn_tokens(task: Task) -> None:
+    found = oracle(task)
+    assert found.sharpness is not None
+    scores = [
+        (softmax(found.sharpness * x, axis=1) * x).sum(axis=1) for x in draw(task, 20000, seed=1)
+    ]
+    plain = empirical_error(*scores, task.positive_rate, found.threshold)
+    # Two samples of 20,000 give a standard error of at most 0.0025: z < 4.
+    assert plain == pytest.approx(found.error, abs=0.01 + found.uncertainty)
+
+
+@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
+@pytest.mark.parametrize("length", [20, 400])
+def test_elementwise_scores_against_drawn_tokens(nonlinearity: str, length: int) -> None:
+    task, sharpness = Task(length, 2, 2.0), 0.7
+    functions = {
+        "sigmoid": lambda s: 1 / (1 + np.exp(-s)), "tanh": np.tanh, "linear": lambda s: s / sharpness, "exp": np.exp,
+    }  # fmt: skip
+    found = elementwise_scores(task, sharpness, nonlinearity, 9)
+    for fast, x in zip((found.positive, found.negative), draw(task, 6000, seed=2), strict=True):
+        score = (functions[nonlinearity](sharpness * x) * x).mean(axis=1)
+        plain = np.log(score[score > 0]) if nonlinearity == "exp" else score
+        kept = fast[np.isfinite(fast)]
+        # Means and deviations within five standard errors of the plain draw.
+        error = plain.std() / np.sqrt(len(plain))
+        assert abs(kept.mean() - plain.mean()) < 5 * error
+        assert kept.std() == pytest.approx(plain.std(), rel=0.1)
+
+
+def test_likelihood_ratio_is_the_mean_over_subsets() -> None:
+    task = Task(6, 3, 1.5)
+    from sparsetoken.theory.scores import _log_symmetric_polynomial
+
+    x = np.random.default_rng(3).standard_normal((6, 50))
+    terms = [
+        task.strength * x[list(subset)].sum(axis=0)
+        for subset in itertools.combinations(range(6), 3)
+    ]
+    np.testing.assert_allclose(
+        _log_symmetric_polynomial(task.strength * x, 3), logsumexp(terms, axis=0), rtol=1e-12
+    )
+    scores = likelihood_ratio_scores(task, 9)
+    # E[exp(LLR)] = 1 under the negative law, E[exp(-LLR)] = 1 under the positive one.
+    assert np.exp(scores.negative).mean() == pytest.approx(1, abs=0.05)
+    assert np.exp(-scores.positive).mean() == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("task", [Task(10, 1, 3.0, 0.5), Task(12, 4, 1.5, 0.3), Task(1000, 1, 4.0)])
+def test_nothing_beats_the_bayes_floor(task: Task) -> None:
+    floor = oracle(task, "bayes")
+    others = [oracle(task), oracle(task, "pooled")]
+    others += [oracle(task, "elementwise", name) for name in NONLINEARITIES]
+    for other in others:
+        assert other.error >= floor.error - other.uncertainty - floor.uncertainty
+
+
+def test_sharpness_zero_is_pooling_and_large_is_the_maximum() -> None:
+    task = Task(10, 1, 3.0)
+    flat = oracle(task, sharpness=0.0)
+    assert flat.error == pytest.approx(oracle(task, "pooled").error, abs=flat.uncertainty + 1e-3)
+    scores = attention_scores(task, 1e4, 8)
+    positive, _ = draw(task, 4000, seed=4)
+    assert scores.positive.mean() == pytest.approx(positive.max(axis=1).mean(), abs=0.08)
+
+
+def test_a_million_tokens() -> None:
+    """θ = 1.6 √(2 log L): attention nearly certain, pooling blind."""
+    task = Task(10**6, 1, 1.6 * np.sqrt(2 * np.log(1e6)))
+    assert oracle(task).error < 0.01
+    assert oracle(task, "pooled").error > 0.49
+
+
+@pytest.mark.parametrize("classifier", ["pooled", "bayes"])
+def test_required_strength_inverts_the_oracle(classifier: str) -> None:
+    task = Task(50, 1, 1.0, 0.4)
+    needed = required_strength(task, 0.08, classifier)
+    found = oracle(task.replace(strength=needed.strength), classifier)
+    assert found.error == pytest.approx(0.08, abs=1e-3)
+    assert needed.uncertainty < 0.01
+
+
+@pytest.mark.parametrize("length", [30, 300])
+def test_attention_needs_little_more_than_the_bayes_floor(length: int) -> None:
+    # At length 300 the best sharpness jumps from that of pooling to that of picking one token.
+    task = Task(length, 1, 1.0, 0.5)
+    needed = required_strength(task, 0.05, "attention")
+    floor = required_strength(task, 0.05, "bayes")
+    assert 0.98 < needed.strength / floor.strength < 1.05
+    reached = oracle(task.replace(strength=needed.strength), "attention")
+    assert reached.error == pytest.approx(0.05, abs=0.003)
+
+
+def test_bad_input_is_named() -> None:
+    task = Task(10, 1, 3.0, 0.2)
+    with pytest.raises(ParameterError, match="classifier = 'magic'"):
+        oracle(task, "magic")
+    with pytest.raises(ParameterError, match="nonlinearity = 'relu'"):
+        oracle(task, "elementwise", "relu")
+    with pytest.raises(ParameterError, match="sharpness = -1"):
+        oracle(task, sharpness=-1)
+    with pytest.raises(ParameterError, match=r"error = 0\.2 .*\(0, 0\.2\)"):
+        required_strength(task, 0.2)
+    with pytest.raises(ParameterError, match="length = 100000"):
+        oracle(Task(100000, 2, 3.0), "bayes")

@@ -1,0 +1,104 @@
+"""The self-consistent equations are derivatives of one potential."""
+
+import numpy as np
+import pytest
+
+from sparsetoken import Query, Task, get_loss, loss_names
+from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.potential import VARIABLES, Potential
+from sparsetoken.theory.saddle import solve_saddle
+
+TASK = Task(10, 2, 4.0, 0.4)
+LAWS = {
+    "attention": attention_law(TASK, Query(0.7, 1.0), 7),
+    "few points": attention_law(TASK, Query(0.7, 1.0), 3),
+    "pooled": pooled_law(TASK),
+    "vectorised": vectorised_law(TASK),
+}
+POINT = np.array([0.7, 0.4, -1.0, 0.6, 0.5, 0.9])
+RIDGE = 0.1
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", loss_names())
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+def test_gradient_and_hessian_are_derivatives(law: str, name: str, smoothing: float) -> None:
+    potential = Potential(LAWS[law], get_loss(name), 2.0)
+    potential.smoothing = smoothing
+    at = potential.second_order(POINT, RIDGE)
+    for index, variable in enumerate(VARIABLES):
+        step = 1e-5 * np.eye(6)[index]
+        above = potential.second_order(POINT + step, RIDGE)
+        below = potential.second_order(POINT - step, RIDGE)
+        slope = (above.value - below.value) / 2e-5
+        assert at.gradient[index] == pytest.approx(slope, rel=1e-6, abs=1e-7), variable
+        bend = (above.gradient - below.gradient) / 2e-5
+        np.testing.assert_allclose(at.hessian[index], bend, rtol=1e-5, atol=1e-6)
+        growth = (above.train_loss.mean() - below.train_loss.mean()) / 2e-5
+        assert at.train_loss_gradient[index] == pytest.approx(growth, rel=1e-5, abs=1e-7)
+
+
+def test_first_order_agrees_with_second_order() -> None:
+    potential = Potential(LAWS["attention"], get_loss("logistic"), 2.0)
+    first, second = potential.first_order(POINT, RIDGE), potential.second_order(POINT, RIDGE)
+    np.testing.assert_allclose(first.gradient, second.gradient, rtol=1e-12)
+    np.testing.assert_allclose(first.replicate_gradients.mean(axis=0), first.gradient)
+
+
+def equations(
+    law: FeatureLaw, name: str, alpha: float, ridge: float, point: np.ndarray
+) -> list[float]:
+    """The five equations as they are written in the docs, relative, by a fine sum over G."""
+    loss = get_loss(name)
+    alpha = alpha / law.dimension_ratio
+    along, across, bias, rest, width, dual = point
+    chi, rho = width / dual, np.hypot(across, rest)
+    g = np.linspace(-9, 9, 6001 if len(law.scale) > 2 else 300001)
+    weight = law.weight[:, None] * np.exp(-0.5 * g**2) / np.sqrt(2 * np.pi) * (g[1] - g[0])
+    m = along * law.along + across * law.across + bias
+    omega = (law.label * m)[:, None] + (law.scale * rho)[:, None] * g
+    square = (law.scale**2)[:, None]
+    r = loss.prox(omega, chi * square)
+    slope = (omega - r) / (chi * square)
+    stiff = (1 - loss.prox_slope(omega, chi * square)) / (chi * square)
+    signed = law.label[:, None] * slope
+    penalty = alpha * ridge
+    return [
+        penalty * along + alpha * np.sum(weight * signed * law.along[:, None]),
+        (across + chi * alpha * np.sum(weight * signed * law.across[:, None])) / rho,
+        float(np.sum(weight * signed)),
+        1 - chi**2 * alpha * np.sum(weight * square * slope**2) / rest**2,
+        1 - chi * (penalty + alpha * np.sum(weight * square * stiff)),
+    ]
+
+
+@pytest.mark.parametrize("law", ["few points", "pooled", "vectorised"])
+@pytest.mark.parametrize("name", ["logistic", "square", "squared_hinge"])
+@pytest.mark.parametrize("ridge", [1e-3, 1.0])
+def test_the_saddle_point_solves_the_self_consistent_equations(
+    law: str, name: str, ridge: float
+) -> None:
+    potential = Potential(LAWS[law], get_loss(name), 3.0)
+    result = solve_saddle(potential, ridge)
+    assert result.converged
+    correction = np.linalg.lstsq(result.evaluation.hessian, result.evaluation.gradient, rcond=None)
+    point = result.point - correction[0]
+    assert point[3] == pytest.approx(point[4], rel=1e-4)
+    # The jumps of the squared hinge's curvature leave the sum an error of a few 1e-5.
+    np.testing.assert_allclose(equations(LAWS[law], name, 3.0, ridge, point), 0, atol=5e-5)
+
+
+def test_a_start_near_the_solution_saves_steps() -> None:
+    potential = Potential(LAWS["attention"], get_loss("logistic"), 2.0)
+    cold = solve_saddle(potential, 1e-4)
+    warm = solve_saddle(Potential(LAWS["attention"], get_loss("logistic"), 2.2), 1e-4, cold.point)
+    assert warm.converged
+    assert warm.steps < cold.steps / 3
+
+
+def test_a_bad_start_is_recovered_from() -> None:
+    potential = Potential(LAWS["pooled"], get_loss("logistic"), 2.0)
+    expected = solve_saddle(potential, 1e-2)
+    found = solve_saddle(potential, 1e-2, np.array([0.0, 1e6, -1e6, 1e-8, 1e8, 1e-9]))
+    assert found.converged
+    np.testing.assert_allclose(found.point, expected.point, rtol=1e-4)
