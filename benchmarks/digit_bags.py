@@ -23,24 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from sparsetoken import AttentionClassifier, TokenWise, localisation_score
+from sparsetoken import AttentionClassifier, DigitBags, TokenWise, digit_bags, localisation_score
 
 LENGTHS = (10, 20, 50)
-
-
-@dataclass(frozen=True)
-class Bags:
-    """Bags of images X (n, L, 64), labels y, and the position of the '9' (-1 without one)."""
-
-    X: np.ndarray
-    y: np.ndarray
-    positions: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -55,31 +45,6 @@ class Result:
     seconds: float
 
 
-def draw_bags(
-    images: np.ndarray, nines: np.ndarray, count: int, length: int, rng: np.random.Generator
-) -> Bags:
-    y = rng.permutation(np.arange(count) % 2)
-    X = images[rng.integers(len(images), size=(count, length))]
-    positions = np.where(y == 1, rng.integers(length, size=count), -1)
-    rows = np.flatnonzero(y)
-    X[rows, positions[rows]] = nines[rng.integers(len(nines), size=len(rows))]
-    return Bags(X, y, positions)
-
-
-def digit_bags(length: int, seed: int) -> tuple[Bags, Bags]:
-    """Return training and test bags, of images that are in one of the two only."""
-    rng = np.random.default_rng([seed, length])
-    images, digits = load_digits(return_X_y=True)
-    images = (images / 16).astype(np.float32)
-    order = rng.permutation(len(images))
-    halves = order[: len(order) // 2], order[len(order) // 2 :]
-    train, test = (
-        draw_bags(images[h][digits[h] != 9], images[h][digits[h] == 9], count, length, rng)
-        for h, count in zip(halves, (500, 1000), strict=True)
-    )
-    return train, test
-
-
 def attention_pipeline(seed: int) -> Pipeline:
     return make_pipeline(
         TokenWise(Nystroem(gamma=0.14, n_components=250, random_state=seed)),
@@ -87,7 +52,9 @@ def attention_pipeline(seed: int) -> Pipeline:
     )
 
 
-def run_attention(train: Bags, test: Bags, seed: int) -> tuple[float, float | None, float]:
+def run_attention(
+    train: DigitBags, test: DigitBags, seed: int
+) -> tuple[float, float | None, float]:
     pipeline = attention_pipeline(seed)
     seconds = _timed(lambda: pipeline.fit(train.X, train.y))
     attention = pipeline[-1].attention(pipeline[:-1].transform(test.X))
@@ -95,8 +62,10 @@ def run_attention(train: Bags, test: Bags, seed: int) -> tuple[float, float | No
     return accuracy, localisation_score(attention, test.positions), seconds
 
 
-def run_pooling(how: str) -> Callable[[Bags, Bags, int], tuple[float, float | None, float]]:
-    def run(train: Bags, test: Bags, seed: int) -> tuple[float, float | None, float]:
+def run_pooling(
+    how: str,
+) -> Callable[[DigitBags, DigitBags, int], tuple[float, float | None, float]]:
+    def run(train: DigitBags, test: DigitBags, seed: int) -> tuple[float, float | None, float]:
         del seed
         pooled = FunctionTransformer(getattr(np, how), kw_args={"axis": 1})
         pipeline = make_pipeline(pooled, StandardScaler(), LogisticRegression(max_iter=1000))
@@ -106,7 +75,7 @@ def run_pooling(how: str) -> Callable[[Bags, Bags, int], tuple[float, float | No
     return run
 
 
-def run_network(train: Bags, test: Bags, seed: int) -> tuple[float, float | None, float]:
+def run_network(train: DigitBags, test: DigitBags, seed: int) -> tuple[float, float | None, float]:
     """Gated attention: 64-unit embedding and gate, AdamW at 1e-3, 60 epochs of batches of 32."""
     import torch
     from torch import nn
@@ -222,7 +191,7 @@ def main() -> None:
     results = []
     for length in options.lengths:
         for seed in range(options.first_seed, options.first_seed + options.seeds):
-            train, test = digit_bags(length, seed)
+            train, test = digit_bags(length, seed=seed)
             for name, run in chosen.items():
                 results.append(Result(name, length, seed, *run(train, test, seed)))
                 print(results[-1], flush=True)

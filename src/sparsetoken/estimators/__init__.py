@@ -2,6 +2,7 @@
 
 from sparsetoken.estimators.attention import AttentionClassifier, ElementwiseAttentionClassifier
 from sparsetoken.estimators.comparison import Comparison, compare
+from sparsetoken.estimators.datasets import DigitBags, digit_bags
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
 from sparsetoken.estimators.metrics import localisation_score
 from sparsetoken.estimators.sequences import mask_tokens
@@ -10,11 +11,13 @@ from sparsetoken.estimators.tokenwise import TokenWise
 __all__ = [
     "AttentionClassifier",
     "Comparison",
+    "DigitBags",
     "ElementwiseAttentionClassifier",
     "PooledClassifier",
     "TokenWise",
     "VectorisedClassifier",
     "compare",
+    "digit_bags",
     "localisation_score",
     "mask_tokens",
 ]

@@ -1,9 +1,11 @@
 """The joint objective of queries, readout and bias, with its gradient, and its minimisation."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.pooling import Pooling, segment_sums
@@ -139,11 +141,18 @@ def refine_heads(
     objective: JointObjective, start: Heads, max_iter: int, tol: float
 ) -> tuple[Heads, int]:
     """Minimise the joint objective by L-BFGS; return the heads and the number of iterations."""
-    result = minimize(
-        objective,
-        objective.pack(start),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-6, "maxfun": 3 * max_iter},
-    )
+    # The products are with one block and a few vectors: too small for threads to gain anything.
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        result = minimize(
+            objective,
+            objective.pack(start),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-6, "maxfun": 3 * max_iter},
+        )
     return objective.unpack(result.x), int(result.nit)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()  # looking for the libraries takes milliseconds: once is enough

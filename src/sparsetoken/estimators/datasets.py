@@ -1,0 +1,71 @@
+"""Bags of handwritten digits: a small, real multiple-instance problem that needs no download."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from sparsetoken.arrays import Array
+from sparsetoken.validation import integer
+
+__all__ = ["DigitBags", "digit_bags"]
+
+
+@dataclass(frozen=True)
+class DigitBags:
+    """Bags of images.
+
+    Attributes
+    ----------
+    X : array of shape (n, L, 64)
+        8×8 images with values in [0, 1], float32.
+    y : array of shape (n,)
+        1 if the bag holds the wanted digit, else 0.
+    positions : array of shape (n,)
+        Where the wanted digit is, -1 if the bag has none.
+    """
+
+    X: Array
+    y: Array
+    positions: Array
+
+
+def digit_bags(
+    length: int, train: int = 500, test: int = 1000, *, digit: int = 9, seed: int = 0
+) -> tuple[DigitBags, DigitBags]:
+    """Draw training and test bags of scikit-learn's digits.
+
+    Half of the bags are positive: they hold exactly one image of `digit`. The images are divided
+    into two halves first, one for either set, so that no test image was seen in training.
+
+    Parameters
+    ----------
+    length : int
+        Images in a bag.
+    train, test : int
+        Bags in either set.
+    digit : int, default 9
+    seed : int
+    """
+    length = integer("length", length, low=1)
+    rng = np.random.default_rng([seed, length])
+    images, digits = load_digits(return_X_y=True)
+    images = (images / 16).astype(np.float32)
+    halves = np.array_split(rng.permutation(len(images)), [len(images) // 2])
+    first, second = (
+        _draw(images[half], digits[half] == digit, integer("bags", count, low=2), length, rng)
+        for half, count in zip(halves, (train, test), strict=True)
+    )
+    return first, second
+
+
+def _draw(
+    images: Array, wanted: Array, count: int, length: int, rng: np.random.Generator
+) -> DigitBags:
+    others, targets = images[~wanted], images[wanted]
+    y = rng.permutation(np.arange(count) % 2)
+    X = others[rng.integers(len(others), size=(count, length))]
+    positions = np.where(y == 1, rng.integers(length, size=count), -1)
+    rows = np.flatnonzero(y)
+    X[rows, positions[rows]] = targets[rng.integers(len(targets), size=len(rows))]
+    return DigitBags(X, y, positions)
