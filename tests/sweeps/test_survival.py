@@ -81,6 +81,16 @@ def test_ten_kills_of_the_driver_lose_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "killed.sqlite.new").exists()
 
 
+def test_workers_do_not_outlive_a_killed_driver_even_if_busy(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    driver = Driver("long", tmp_path / "a.sqlite", traces)
+    assert driver.wait_until(lambda: len(list(traces.iterdir())) == 2)
+    driver.kill()
+    assert len(driver.descendants()) >= 2
+    driver.assert_nothing_is_left()
+
+
 @pytest.mark.parametrize("finished", [0, 3])
 def test_ctrl_c_keeps_what_has_finished_and_leaves_no_process(
     study: Path, finished: int, undisturbed: list[tuple[Any, ...]]

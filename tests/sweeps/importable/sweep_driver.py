@@ -35,7 +35,8 @@ TROUBLES: dict[str, Callable[..., None]] = {"small": small_files, "plain": no_pr
 class Driver:
     """A running `sparsetoken sweep ARGUMENTS`, in a session of its own.
 
-    With "cells" as the first argument it is a call of `run_cells` instead, whose trials are cheap.
+    With "cells" or "long" as the first argument it is a call of `run_cells` instead, with trials
+    that are cheap, or long.
     """
 
     def __init__(self, *arguments: object, trouble: str = "") -> None:
@@ -110,6 +111,16 @@ def run_cheap_cells(store: str | Path, workers: int | str) -> None:
     run_cells(store, cells, functions.noisy, trials=50, theory=theory, workers=int(workers))
 
 
+def run_long_trials(store: str, traces: str) -> None:
+    """Run two trials of ten minutes, which leave traces when they begin."""
+    import sweep_functions as functions
+
+    from sparsetoken.sweeps import run_cells
+
+    cells = [{"slope": 1.0, "sleep": 600, "traces": traces}]
+    run_cells(store, cells, functions.traced, trials=2, workers=2)
+
+
 if __name__ == "__main__":
     trouble, command, *rest = sys.argv[1:]
     if trouble:
@@ -117,6 +128,8 @@ if __name__ == "__main__":
         TROUBLES[name](*values)
     if command == "cells":
         run_cheap_cells(*rest)
+    elif command == "long":
+        run_long_trials(*rest)
     else:
         from sparsetoken.cli import main
 
