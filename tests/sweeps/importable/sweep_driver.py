@@ -41,11 +41,12 @@ class Driver:
 
     def __init__(self, *arguments: object, trouble: str = "") -> None:
         command = [sys.executable, __file__, trouble, *map(str, arguments)]
-        # In trouble, a measurement of coverage could not write its file either, and would say so.
+        # In trouble or killed, a measurement of coverage could not write its file, and would say so.
+        unmeasured = trouble or arguments[0] in ("cells", "long")
         environment = {
             name: value
             for name, value in os.environ.items()
-            if not (trouble and name.startswith("COVERAGE_"))
+            if not (unmeasured and name.startswith("COVERAGE_"))
         }
         self.process = subprocess.Popen(
             command,
