@@ -7,7 +7,8 @@ import numpy as np
 from sparsetoken.numerics.solution import Solution
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.margin import EXCESS_FLOOR, least_excess
-from sparsetoken.theory.prediction import COVERAGE, chosen_query, feature_law
+from sparsetoken.theory.prediction import chosen_query, feature_law
+from sparsetoken.theory.replicates import replicate_error
 
 __all__ = ["Capacity", "capacity"]
 
@@ -59,10 +60,7 @@ def capacity(
         return Capacity(np.inf, 0.0, query, Solution(True, status, result.residual, result.steps))
     alpha = law.dimension_ratio / excess.value
     # At the minimum the error of the excess is, to first order, that of the law at a fixed point.
-    relative = result.residual
-    if law.replicates > 1:
-        spread = np.std(excess.replicates, ddof=1) / np.sqrt(law.replicates)
-        relative += COVERAGE * spread / excess.value
+    relative = result.residual + replicate_error(excess.replicates) / excess.value
     status = "converged" if result.converged else "not converged: the minimum is too flat"
     solution = Solution(result.converged, status, result.residual, result.steps)
     return Capacity(float(alpha), float(alpha * relative), query, solution)

@@ -13,11 +13,10 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task
+from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.tokens import draw_tokens, exponential_sums
 
-__all__ = ["REPLICATES", "FeatureLaw", "attention_law", "pooled_law", "vectorised_law"]
-
-REPLICATES = 8
+__all__ = ["FeatureLaw", "attention_law", "pooled_law", "vectorised_law"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from scipy import optimize
 from scipy.special import expit, ndtr
 
 from sparsetoken import validation
-from sparsetoken.arrays import Array
 from sparsetoken.task import Task
+from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.scores import (
     NONLINEARITIES,
     Scores,
@@ -26,8 +26,6 @@ ORACLES = ("attention", "pooled", "vectorised", "elementwise", "bayes")
 _SIZE = 13
 _SEARCH_SIZE = 10
 _BAYES_SIZE = 11
-# 98 % quantile of Student's law with 7 degrees of freedom.
-_COVERAGE = 3.0
 _SHARPNESS_GRID = np.geomspace(1e-3, 100.0, 18)
 _BAYES_BUDGET = 1.5e8
 
@@ -123,7 +121,7 @@ def _bayes(task: Task) -> Oracle:
         expit(-np.abs(part + prior)) for part in (scores.positive, scores.negative)
     )
     errors = rate * positive.mean(axis=1) + (1 - rate) * negative.mean(axis=1)
-    return Oracle(float(errors.mean()), None, float(-prior), _spread(errors))
+    return Oracle(float(errors.mean()), None, float(-prior), replicate_error(errors))
 
 
 def _thresholded(score: ScoreFunction, task: Task, sharpness: float | None, size: int) -> Oracle:
@@ -135,7 +133,7 @@ def _thresholded(score: ScoreFunction, task: Task, sharpness: float | None, size
     replicates = rate * (scores.positive <= threshold).mean(axis=1) + (1 - rate) * (
         scores.negative > threshold
     ).mean(axis=1)
-    return Oracle(error, float(sharpness), threshold, _spread(replicates))
+    return Oracle(error, float(sharpness), threshold, replicate_error(replicates))
 
 
 def _best_sharpness(
@@ -180,10 +178,6 @@ def _best_threshold(scores: Scores, rate: float) -> tuple[float, float]:
     low, high = bounds[best], bounds[best + 1]
     threshold = low if not np.isfinite(high) else high if not np.isfinite(low) else (low + high) / 2
     return float(errors[best]), float(threshold)
-
-
-def _spread(replicates: Array) -> float:
-    return float(_COVERAGE * np.std(replicates, ddof=1) / np.sqrt(len(replicates)))
 
 
 def required_strength(

@@ -14,6 +14,7 @@ from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align
 from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.readouts import LimitReadout, State, limit_readout, misclassified
+from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -34,12 +35,6 @@ CLASSIFIERS = ("attention", "pooled", "vectorised")
 COARSE_SIZE = 7
 FIRST_SIZE = 10
 LAST_SIZE = 15
-
-# Of the mean of 8 replicates: the 98 % quantile of Student's law with 7 degrees of freedom.
-COVERAGE = 3.0
-# See `_spread`.
-_UNSEEN = 10.0
-_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -247,7 +242,7 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
     numerical = float(_sensitivity(tested, readout.weights) @ readout.weights_error)
     margin_error = None
     if readout.replicate_margins is not None:
-        margin_error = _spread(readout.replicate_margins) + readout.solution.residual
+        margin_error = replicate_error(readout.replicate_margins) + readout.solution.residual
     along, across, bias, rest = map(float, readout.weights)
     return Prediction(
         test_error=value,
@@ -257,9 +252,9 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
         margin=readout.margin,
         order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
         uncertainty=Uncertainty(
-            test_error=_spread(test_errors, float(shares.max())) + numerical,
-            train_loss=_spread(readout.replicate_train_loss) + readout.train_loss_error,
-            train_error=_spread(readout.replicate_train_error) + numerical,
+            test_error=replicate_error(test_errors, float(shares.max())) + numerical,
+            train_loss=replicate_error(readout.replicate_train_loss) + readout.train_loss_error,
+            train_error=replicate_error(readout.replicate_train_error) + numerical,
             margin=margin_error,
         ),
         solution=readout.solution,
@@ -282,17 +277,3 @@ def _sensitivity(law: FeatureLaw, weights: Array) -> Array:
             shrink * weights[3],
         ]
     )
-
-
-def _spread(replicates: Array, largest: float = 0.0) -> float:
-    """Return the error of the mean of independent replicates; rounding level for an exact law.
-
-    If replicates differ as much as their mean, a few points of the law carry it and some like them
-    were not drawn: `largest`, the largest share of a point, is then added several times.
-    """
-    if len(replicates) == 1:
-        return _ROUNDING
-    deviation = float(np.std(replicates, ddof=1))
-    mean = float(np.mean(np.abs(replicates)))
-    unseen = _UNSEEN * largest * deviation / mean if mean > 0 else 0.0
-    return float(COVERAGE * deviation / np.sqrt(len(replicates)) + unseen + _ROUNDING)

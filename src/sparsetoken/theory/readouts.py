@@ -17,6 +17,7 @@ from sparsetoken.numerics.solution import Solution
 from sparsetoken.theory.features import FeatureLaw
 from sparsetoken.theory.margin import EXCESS_FLOOR, least_excess, widest_margin
 from sparsetoken.theory.potential import Potential, SecondOrder
+from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import solve_saddle
 from sparsetoken.validation import ParameterError
 
@@ -220,7 +221,7 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, str]:
             "ridge = 0; or use ridge > 0"
         )
         raise ParameterError("alpha1", alpha, accepted)
-    spread = 3 * np.std(excess.replicates) / np.sqrt(law.replicates) / excess.value
+    spread = replicate_error(excess.replicates) / excess.value
     close = abs(alpha / threshold - 1) <= spread
     note = (
         "converged"

@@ -14,7 +14,7 @@ from scipy.special import expit, gammaln
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.task import Task
-from sparsetoken.theory.features import REPLICATES
+from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.tokens import TokenGroup, draw_tokens, exponential_sums
 from sparsetoken.validation import ParameterError
 
