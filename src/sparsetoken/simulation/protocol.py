@@ -34,9 +34,27 @@ from sparsetoken.simulation.reduced import (
 from sparsetoken.simulation.sampling import sample
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["SAMPLERS", "Outcome", "train_plain", "train_reduced"]
+__all__ = ["SAMPLERS", "Outcome", "Problem", "train_plain", "train_reduced"]
 
 FreshError = Callable[[Task, int, np.random.Generator], float]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a trial trains: see `run_trial` for the fields."""
+
+    task: Task
+    training: Training
+    dimension: int
+    classifier: str
+    query: Query | None = None
+    dtype: DTypeLike = "float64"
+    check_separable: bool = True
+
+    @property
+    def head(self) -> tuple[Task, Training, int, str]:
+        """The first four fields, to unpack."""
+        return self.task, self.training, self.dimension, self.classifier
 
 
 @dataclass(frozen=True)
@@ -54,27 +72,25 @@ class Outcome:
     separable: bool | None
 
 
-def train_reduced(
-    task: Task,
-    training: Training,
-    dimension: int,
-    classifier: str,
-    query: Query | None,
-    rng: np.random.Generator,
-    dtype: DTypeLike,
-    check_separable: bool,
-) -> Outcome:
+def train_reduced(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Draw a trained classifier by the reduced sampler."""
+    task, training, dimension, classifier = problem.head
     count = _count(training.alpha1, dimension)
     state = None
     if classifier == "attention":
-        state = _given(query, training) if query else _learnt(task, training, dimension, rng)
+        state = (
+            _given(problem.query, training)
+            if problem.query
+            else _learnt(task, training, dimension, rng)
+        )
         sharpness = training.inverse_temperature * state.norm
-        drawn = reduced_attention(task, state.alignment, sharpness, count, dimension, rng, dtype)
+        drawn = reduced_attention(
+            task, state.alignment, sharpness, count, dimension, rng, problem.dtype
+        )
     elif classifier == "pooled":
-        drawn = reduced_pooled(task, count, dimension, rng, dtype)
+        drawn = reduced_pooled(task, count, dimension, rng, problem.dtype)
     else:
-        drawn = reduced_vectorised(task, count, dimension, rng, dtype)
+        drawn = reduced_vectorised(task, count, dimension, rng, problem.dtype)
 
     def geometry(readout: Readout) -> Geometry:
         w, bias = readout.weights, readout.bias
@@ -86,22 +102,15 @@ def train_reduced(
             return PooledGeometry(float(w[0]), norm, bias)
         return VectorisedGeometry(w[: task.length].copy(), norm, bias)
 
-    readout, separable = _fit(training, *drawn, check_separable)
+    readout, separable = _fit(problem, *drawn)
     seen = geometry(readout)
     return Outcome(state, readout, seen, seen.fresh_error, separable)
 
 
-def train_plain(
-    task: Task,
-    training: Training,
-    dimension: int,
-    classifier: str,
-    query: Query | None,
-    rng: np.random.Generator,
-    dtype: DTypeLike,
-    check_separable: bool,
-) -> Outcome:
+def train_plain(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Draw the sequences, and train on them."""
+    task, training, dimension, classifier = problem.head
+    query = problem.query
     signal = rng.standard_normal(dimension)
     signal /= np.linalg.norm(signal)
     state, vector = None, None
@@ -118,7 +127,7 @@ def train_plain(
         del first
     second = sample(task, _count(training.alpha1, dimension), dimension, rng, signal=signal)
     mapped = feature_map(second.X, classifier, vector, training.inverse_temperature)
-    mapped = mapped.astype(dtype, copy=False)
+    mapped = mapped.astype(problem.dtype, copy=False)
 
     def geometry(readout: Readout) -> Geometry:
         if vector is not None and state is not None:
@@ -129,7 +138,7 @@ def train_plain(
         tokens = readout.weights.reshape(task.length, dimension)
         return VectorisedGeometry(tokens @ signal, norm, readout.bias)
 
-    readout, separable = _fit(training, mapped, second.y, check_separable)
+    readout, separable = _fit(problem, mapped, second.y)
 
     def fresh_error(at: Task, count: int, rng: np.random.Generator) -> float:
         wrong, size = 0, max(1, BLOCK_ENTRIES // (at.length * dimension))
@@ -143,14 +152,16 @@ def train_plain(
     return Outcome(state, readout, geometry(readout), fresh_error, separable)
 
 
-SAMPLERS: dict[str, Callable[..., Outcome]] = {"reduced": train_reduced, "plain": train_plain}
+SAMPLERS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
+    "reduced": train_reduced,
+    "plain": train_plain,
+}
 
 
-def _fit(
-    training: Training, features: Array, labels: Array, check_separable: bool
-) -> tuple[Readout, bool | None]:
+def _fit(problem: Problem, features: Array, labels: Array) -> tuple[Readout, bool | None]:
+    training = problem.training
     readout = fit_readout(features, labels, get_loss(training.loss), training.ridge)
-    if not check_separable:
+    if not problem.check_separable:
         return readout, None
     if readout.train_error == 0:
         return readout, True

@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from sparsetoken import validation
-from sparsetoken.simulation.protocol import SAMPLERS, Outcome
+from sparsetoken.simulation.protocol import SAMPLERS, Outcome, Problem
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
@@ -187,16 +187,8 @@ def run_trial(
     }
     measured = {"stage": "test", "at": at.to_dict() if at else None, **settings}
     with _blas().limit(limits=threads, user_api="blas"):
-        outcome = SAMPLERS[sampler](
-            task,
-            training,
-            dimension,
-            classifier,
-            query,
-            stream(seed, settings, trial),
-            dtype,
-            check_separable,
-        )
+        problem = Problem(task, training, dimension, classifier, query, dtype, check_separable)
+        outcome = SAMPLERS[sampler](problem, stream(seed, settings, trial))
         rng = stream(seed, measured, trial)
         error, uncertainty = outcome.geometry.test_error(at or task, rng)
         fresh = outcome.fresh_error(at or task, fresh_test, rng) if fresh_test else None
