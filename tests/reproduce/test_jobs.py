@@ -129,3 +129,4 @@ def test_quantities_show_two_digits_of_their_uncertainty() -> None:
     assert str(Quantity(0.123456, 0.00123)) == "0.1235 ± 0.0012"
     assert str(Quantity(12.3456, 1.5)) == "12.3 ± 1.5"
     assert str(Quantity(0.123456)) == "0.1235"
+    assert str(Quantity(0.499999987, 7e-9)) == "0.5 ± 7e-09"

@@ -57,7 +57,9 @@ class Quantity:
     def __str__(self) -> str:
         if self.uncertainty is None or not self.uncertainty > 0:
             return f"{self.value:.4g}"
-        digits = max(0, min(12, 1 - int(np.floor(np.log10(self.uncertainty)))))
+        if self.uncertainty < 1e-4 * abs(self.value):
+            return f"{self.value:.4g} ± {self.uncertainty:.0e}"
+        digits = max(0, 1 - int(np.floor(np.log10(self.uncertainty))))
         return f"{self.value:.{digits}f} ± {self.uncertainty:.{digits}f}"
 
 

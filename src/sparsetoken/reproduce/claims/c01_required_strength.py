@@ -7,6 +7,7 @@ from sparsetoken.plotting import (
     draw_boundary,
     draw_reference,
     draw_simulation,
+    draw_theory,
     look_of,
     new_figure,
     shared_legend,
@@ -88,7 +89,17 @@ def draw(table: Table) -> dict[str, Drawing]:
     settings = table.settings
     figure, (left, right) = new_figure(columns=2)
     theory = table.select(source="theory")
-    for classifier in ("pooled", "attention", "bayes"):
+    # Attention comes so close to the floor that it would hide a thin line.
+    floor = theory.select(classifier="bayes")
+    draw_theory(
+        left,
+        floor.column("length"),
+        floor.column("strength"),
+        look_of("bayes"),
+        linewidth=5,
+        alpha=0.25,
+    )
+    for classifier in ("pooled", "attention"):
         look = look_of(classifier)
         if classifier == "pooled":
             look = look.named("linear (pooled and vectorised)")
