@@ -2,10 +2,10 @@
 
 from matplotlib.axes import Axes
 
-from sparsetoken.plotting import Look, draw_simulation, draw_theory
+from sparsetoken.plotting import Look, draw_boundary, draw_simulation, draw_theory, look_of
 from sparsetoken.reproduce.claim import Table
 
-__all__ = ["label_axes", "line_over_dots"]
+__all__ = ["draw_pooled_level", "error_with_optimum", "label_axes", "line_over_dots"]
 
 
 def line_over_dots(
@@ -39,3 +39,28 @@ def label_axes(
         axes.set_xscale("log")
     if log_y:
         axes.set_yscale("log")
+
+
+def draw_pooled_level(axes: Axes, error: float, label: str | None = None) -> None:
+    """Draw the pooled classifier's error, which does not depend on the query, as a level."""
+    look = look_of("pooled")
+    draw_boundary(
+        axes,
+        error,
+        vertical=False,
+        label=label or look.label,
+        color=look.colour,
+        linestyle="-",
+    )
+
+
+def error_with_optimum(
+    axes: Axes, table: Table, over: str, best: float, pooled_label: str | None = None
+) -> None:
+    """Draw attention's error along a curve, its predicted optimum, and the pooled level."""
+    attention = table.select(classifier="attention")
+    line_over_dots(axes, attention, over, "test_error", look_of("attention"))
+    pooled = table.select(classifier="pooled").column("test_error")[0]
+    draw_pooled_level(axes, pooled, pooled_label)
+    draw_boundary(axes, best, label="predicted optimum")
+    axes.set_ylim(0, None)

@@ -41,36 +41,14 @@ def settings_of(claim: Claim, profile: str, seed: int) -> Settings:
     return {**claim.settings[profile], "seed": seed}
 
 
-def examine(
-    claim: Claim,
-    settings: Settings,
-    folder: Path,
-    *,
-    workers: int = 1,
-    executor: Executor | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Finding:
+def examine(claim: Claim, settings: Settings, folder: Path, **options: Any) -> Finding:
     """Measure, judge and draw one claim. An error becomes part of the finding.
 
-    Parameters
-    ----------
-    claim : Claim
-    settings : mapping
-        From `settings_of`.
-    folder : path
-        Where the stores of finished jobs are kept.
-    workers : int
-        Processes to share the work.
-    executor : Executor, optional
-        What runs the jobs; local processes if not given.
-    progress : callable, optional
-        Called as progress(finished, jobs).
+    The parameters are those of `measure`.
     """
     begin = time.perf_counter()
     try:
-        table = measure(
-            claim, settings, folder, workers=workers, executor=executor, progress=progress
-        )
+        table = measure(claim, settings, folder, **options)
         verdict, drawings = claim.judge(table), claim.figures(table)
     except (JobsFailed, SweepError, ArithmeticError, LookupError, ValueError, TypeError) as error:
         message = f"{type(error).__name__}: {error}"
@@ -87,7 +65,22 @@ def measure(
     executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
-    """Do the claim's jobs that no earlier run has done, and tabulate the results of all."""
+    """Do the claim's jobs that no earlier run has done, and tabulate the results of all.
+
+    Parameters
+    ----------
+    claim : Claim
+    settings : mapping
+        From `settings_of`.
+    folder : path
+        Where the stores of finished jobs are kept.
+    workers : int
+        Processes to share the work.
+    executor : Executor, optional
+        What runs the jobs; local processes if not given.
+    progress : callable, optional
+        Called as progress(finished, jobs).
+    """
     jobs = claim.jobs(settings)
     unique = {job.key: job for job in jobs}
     cells = [{"kind": job.kind, "arguments": dict(job.arguments)} for job in unique.values()]

@@ -6,7 +6,7 @@ from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure, sh
 from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import agreement, crossing, decide, within, z_scores
 from sparsetoken.reproduce.jobs import compared_jobs, prediction_job
-from sparsetoken.reproduce.panels import label_axes, line_over_dots
+from sparsetoken.reproduce.panels import draw_pooled_level, label_axes, line_over_dots
 from sparsetoken.task import Query, Task, Training
 
 __all__ = ["CLAIM"]
@@ -80,10 +80,7 @@ def draw(table: Table) -> dict[str, Drawing]:
         attention = rows.select(classifier="attention")
         line_over_dots(panel, attention, "alignment_given", "test_error", look_of("attention"))
         pooled = float(rows.select(classifier="pooled").column("test_error")[0])
-        look = look_of("pooled")
-        draw_boundary(
-            panel, pooled, vertical=False, label=look.label, color=look.colour, linestyle="-"
-        )
+        draw_pooled_level(panel, pooled)
         theory = attention.select(source="theory").ordered("alignment_given")
         found = crossing(theory.column("alignment_given"), theory.column("test_error") - pooled)
         if found is not None:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure, shared_legend
+from sparsetoken.plotting import caption, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import agreement, decide, lowest, within, z_scores
 from sparsetoken.reproduce.jobs import compared_jobs, prediction_job
-from sparsetoken.reproduce.panels import label_axes, line_over_dots
+from sparsetoken.reproduce.panels import error_with_optimum, label_axes
 from sparsetoken.task import Query, Task, Training
 
 __all__ = ["CLAIM"]
@@ -31,11 +31,17 @@ def jobs(settings: Settings) -> list[Job]:
     return made
 
 
+def optimum(table: Table) -> tuple[float, float]:
+    """Return the predicted best share and the error there."""
+    theory = table.select(classifier="attention", source="theory").ordered("share")
+    return lowest(theory.column("share"), theory.column("test_error"))
+
+
 def judge(table: Table) -> Verdict:
     """Find the predicted optimum, and compare it with the simulated errors."""
     attention = table.select(classifier="attention")
     theory = attention.select(source="theory").ordered("share")
-    best, least = lowest(theory.column("share"), theory.column("test_error"))
+    best, least = optimum(table)
     ends = theory.column("test_error")[[0, -1]]
     simulated = attention.select(source="simulation").ordered("share")
     mean, error = simulated.column("test_error"), simulated.column("test_error_error")
@@ -79,16 +85,8 @@ def draw(table: Table) -> dict[str, Drawing]:
     """Draw the final error against the split."""
     settings = table.settings
     figure, (panel,) = new_figure(panel_height=3.0)
-    attention = table.select(classifier="attention")
-    line_over_dots(panel, attention, "share", "test_error", look_of("attention"))
-    pooled, look = table.select(classifier="pooled").column("test_error")[0], look_of("pooled")
-    label = "pooled linear, all data"
-    draw_boundary(panel, pooled, vertical=False, label=label, color=look.colour, linestyle="-")
-    theory = attention.select(source="theory").ordered("share")
-    best, _ = lowest(theory.column("share"), theory.column("test_error"))
-    draw_boundary(panel, best, label="predicted optimum")
+    error_with_optimum(panel, table, "share", optimum(table)[0], "pooled linear, all data")
     label_axes(panel, "share of the data for the query, α0/(α0+α1)", "final test error")
-    panel.set_ylim(0, None)
     panel.set_xlim(0, 1)
     shared_legend(figure, columns=2)
     text = caption(

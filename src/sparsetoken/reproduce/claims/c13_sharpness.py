@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure, shared_legend
+from sparsetoken.plotting import caption, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import agreement, decide, lowest, within, z_scores
 from sparsetoken.reproduce.jobs import compared_jobs, prediction_job
-from sparsetoken.reproduce.panels import label_axes, line_over_dots
+from sparsetoken.reproduce.panels import error_with_optimum, label_axes
 from sparsetoken.task import Query, Task, Training
 
 __all__ = ["CLAIM"]
@@ -30,12 +30,19 @@ def jobs(settings: Settings) -> list[Job]:
     return made
 
 
+def optimum(table: Table) -> tuple[float, float]:
+    """Return the predicted best sharpness and the error there."""
+    theory = table.select(classifier="attention", source="theory").ordered("kappa")
+    place, least = lowest(np.log(theory.column("kappa")), theory.column("test_error"))
+    return float(np.exp(place)), least
+
+
 def judge(table: Table) -> Verdict:
     """Compare both ends of the curve with the pooled classifier and with the optimum."""
     attention = table.select(classifier="attention")
     theory = attention.select(source="theory").ordered("kappa")
     error = theory.column("test_error")
-    best, least = lowest(np.log(theory.column("kappa")), error)
+    best, least = optimum(table)
     pooled = float(table.select(classifier="pooled").column("test_error")[0])
     pairs = attention.paired("test_error", ("kappa",))
     z = z_scores(pairs, "test_error", 0.5 / table.settings["dimension"])
@@ -44,13 +51,13 @@ def judge(table: Table) -> Verdict:
         within(
             "error at the lowest sharpness over pooling's", Quantity(error[0] / pooled), 0.99, 1.01
         ),
-        within("best sharpness", Quantity(float(np.exp(best))), 2 * inside[0], inside[1] / 2),
+        within("best sharpness", Quantity(best), 2 * inside[0], inside[1] / 2),
         within("error at the best sharpness over pooling's", Quantity(least / pooled), high=0.9),
         within("error at the highest sharpness over the best", Quantity(error[-1] / least), 1.1),
         agreement("simulated errors", z),
     ]
     numbers = {
-        "best sharpness": Quantity(float(np.exp(best))),
+        "best sharpness": Quantity(best),
         "error at the best sharpness": Quantity(least),
         "error at the lowest sharpness": Quantity(float(error[0])),
         "error at the highest sharpness": Quantity(float(error[-1])),
@@ -63,15 +70,8 @@ def draw(table: Table) -> dict[str, Drawing]:
     """Draw the final error against the sharpness."""
     settings = table.settings
     figure, (panel,) = new_figure(panel_height=3.0)
-    attention = table.select(classifier="attention")
-    line_over_dots(panel, attention, "kappa", "test_error", look_of("attention"))
-    pooled, look = table.select(classifier="pooled").column("test_error")[0], look_of("pooled")
-    draw_boundary(panel, pooled, vertical=False, label=look.label, color=look.colour, linestyle="-")
-    theory = attention.select(source="theory").ordered("kappa")
-    best, _ = lowest(np.log(theory.column("kappa")), theory.column("test_error"))
-    draw_boundary(panel, float(np.exp(best)), label="predicted optimum")
+    error_with_optimum(panel, table, "kappa", optimum(table)[0])
     label_axes(panel, "sharpness κ = β‖q‖", "final test error", log_x=True)
-    panel.set_ylim(0, None)
     shared_legend(figure, columns=2)
     text = caption(
         "Final test error against the sharpness of the softmax (logistic loss)",
