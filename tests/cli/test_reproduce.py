@@ -25,6 +25,11 @@ def test_the_list_names_every_claim_with_its_criterion(runner: CliRunner) -> Non
         assert claim.criterion[:30] in words
 
 
+def test_the_list_for_machines(runner: CliRunner) -> None:
+    result = runner.invoke(main, ["reproduce", "11", "5", "--list", "--json"])
+    assert [entry["number"] for entry in json.loads(result.stdout)] == [5, 11]
+
+
 def test_chosen_claims_leave_a_report_and_a_second_run_only_reads(
     runner: CliRunner, tmp_path: Path
 ) -> None:
@@ -37,8 +42,9 @@ def test_chosen_claims_leave_a_report_and_a_second_run_only_reads(
     assert [entry["claim"] for entry in json.loads(verdicts)["claims"]] == [4]
     stores = {path: path.read_bytes() for path in (tmp_path / "store").glob("*.sqlite")}
     assert len(stores) == 1
-    second = runner.invoke(main, command)
+    second = runner.invoke(main, [*command, "--json"])
     assert second.exit_code == 0
+    assert second.stdout == verdicts
     assert (tmp_path / "verdicts.json").read_text() == verdicts
     assert {path: path.read_bytes() for path in stores} == stores
 

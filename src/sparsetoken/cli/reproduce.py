@@ -1,9 +1,12 @@
 """`sparsetoken reproduce`."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from sparsetoken.cli.options import json_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +46,15 @@ COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broke
     show_default=True,
     help="Seed of the simulation.",
 )
+@json_option
 def reproduce(
-    numbers: tuple[int, ...], quick: bool, only_list: bool, output: Path, workers: int, seed: int
+    numbers: tuple[int, ...],
+    quick: bool,
+    only_list: bool,
+    output: Path,
+    workers: int,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Measure, draw and judge the paper's claims: all, or those with these NUMBERS.
 
@@ -55,10 +65,10 @@ def reproduce(
 
     from sparsetoken.reproduce.registry import select_claims
 
-    console = Console()
+    console = Console(stderr=as_json)
     chosen = select_claims(numbers)
     if only_list:
-        _show_list(chosen, console)
+        _show_list(chosen, as_json, console)
         return
     from sparsetoken.report import write_results
 
@@ -72,6 +82,8 @@ def reproduce(
     report = write_results(findings, output, profile, seed, command)
     _show_verdicts(findings, console)
     console.print(f"Report: {report}", soft_wrap=True)
+    if as_json:
+        click.echo((output / "verdicts.json").read_text(encoding="utf-8"), nl=False)
     broken = [finding for finding in findings if finding.error]
     for finding in broken:
         click.echo(f"Claim {finding.claim.number} broke: {finding.error}", err=True)
@@ -119,9 +131,8 @@ def _examine_all(
                 )
                 bars.remove_task(bar)
                 outcome = finding.verdict.outcome if finding.verdict else "broken"
-                console.print(
-                    f"claim {claim.number:2d}  {outcome:<10} {finding.seconds:6.1f} s  {claim.title}"
-                )
+                line = f"claim {claim.number:2d}  {outcome:<10} {finding.seconds:6.1f} s"
+                console.print(f"{line}  {claim.title}", soft_wrap=True)
                 findings.append(finding)
     except KeyboardInterrupt:
         pool.shutdown(cancel_futures=True)
@@ -131,9 +142,14 @@ def _examine_all(
     return findings
 
 
-def _show_list(chosen: "Sequence[Claim]", console: "Console") -> None:
+def _show_list(chosen: "Sequence[Claim]", as_json: bool, console: "Console") -> None:
     from rich.table import Table
 
+    if as_json:
+        names = ("number", "title", "statement", "meaning", "criterion")
+        entries = [{name: getattr(claim, name) for name in names} for claim in chosen]
+        click.echo(json.dumps(entries, indent=2, ensure_ascii=False))
+        return
     table = Table("", "claim", "criterion", title="Claims", show_lines=True)
     for claim in chosen:
         table.add_row(str(claim.number), claim.statement, claim.criterion)
