@@ -377,6 +377,34 @@ def test_a_loss_of_the_users_own_works_unchanged() -> None:
         unregister_loss("exponential")
 
 
+class Tube(Exponential):
+    """Least on an interval: without a ridge its readout is not unique."""
+
+    name = "tube"
+    minimisers = (1.0, 2.0)
+    breakpoints = (1.0, 2.0)
+
+    def value(self, margin):
+        return 0.5 * self.slope(margin) ** 2
+
+    def slope(self, margin):
+        return np.minimum(margin - 1, 0) + np.maximum(margin - 2, 0)
+
+    def curvature(self, margin):
+        return ((margin < 1) | (margin > 2)).astype(float)
+
+
+def test_a_loss_that_is_least_on_an_interval_needs_a_ridge() -> None:
+    register_loss(Tube())
+    try:
+        training = Training(1.0, 0.8, loss="tube", ridge=0.0)
+        with pytest.raises(ParameterError, match=r"ridge = 0\.0 .*'tube'"):
+            predict(TASK, training, "pooled")
+        assert predict(TASK, training.replace(ridge=1e-6), "pooled").solution.converged
+    finally:
+        unregister_loss("tube")
+
+
 def test_a_collapsed_hinge_says_what_happened() -> None:
     """Rare positives and no ridge: the hinge prefers to ignore them, at w = 0."""
     found = predict(Task(73, 1, 5.0, 0.04), Training(1.0, 38.0, loss="hinge", ridge=0.0), "pooled")

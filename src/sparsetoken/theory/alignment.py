@@ -57,7 +57,8 @@ def align(task: Task, training: Training) -> Alignment:
     )
     rate = -training.query_step * training.inverse_temperature / task.length
     norm = float(abs(rate) * np.sqrt(square))
-    cosine = float(np.sign(rate) * projection / np.sqrt(square)) if square > 0 else 0.0
+    # Adding 0 turns a -0 into 0.
+    cosine = float(np.sign(rate) * projection / np.sqrt(square)) + 0.0 if square > 0 else 0.0
     return Alignment(
         cosine=float(np.clip(cosine, -1, 1)),
         norm=norm,

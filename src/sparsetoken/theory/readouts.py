@@ -97,6 +97,9 @@ def limit_readout(
                 "where the error diverges at ridge = 0; or use ridge > 0"
             )
             raise ParameterError("alpha1", alpha, accepted)
+        if ratio < 1 and loss.minimisers[0] < loss.minimisers[1]:
+            accepted = f"a number > 0 for the loss {loss.name!r}, which is least on an interval"
+            raise ParameterError("ridge", ridge, accepted)
         if ratio < 1:
             return _interpolation(fine, loss, ratio)
     note = "converged"
