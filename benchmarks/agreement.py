@@ -355,6 +355,7 @@ def summary(
         f"{folder}/settings.csv.",
         "z = (simulation - theory) / standard error. A finite dimension has a bias of order 1/d,",
         "which the trials at small d resolve; the limit takes the fitted bias away.",
+        "The quantities of one setting share their trials, so that comparisons are not all independent.",
         "",
         f"![z-scores against the normal law]({folder}/zscores.svg)",
         "",
