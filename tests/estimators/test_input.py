@@ -1,5 +1,8 @@
 """Every form of input gives the same result, and bad input an error that names the sample."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +112,52 @@ def test_memory_map_gives_the_same_result(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.decision_function(mapped), expected)
 
 
+# Fits a memory map in a process of its own and prints by how much its memory grew.
+MEASURE = """
+import resource, sys
+import numpy as np
+from sparsetoken import AttentionClassifier
+X, y = np.load(sys.argv[1], mmap_mode="r"), np.arange(int(sys.argv[2])) % 2
+AttentionClassifier(tied=True, sharpness=1.0, max_iter=2).fit(X[:200], y[:200])  # imports
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+AttentionClassifier(tied=True, sharpness=1.0, max_iter=2).fit(X, y).predict(X)
+print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory as Linux gives it")
+def test_memory_map_is_never_all_in_memory(tmp_path: Path) -> None:
+    shape = (6000, 50, 64)
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, shape)
+    rng = np.random.default_rng(0)
+    for start in range(0, len(X), 500):
+        X[start : start + 500] = rng.standard_normal((500, *shape[1:]), dtype=np.float32)
+    X.flush()
+    finished = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path / "X.npy"), str(len(X))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(finished.stdout) < 0.3 * X.nbytes
+
+
+def test_stages_read_the_data_three_times_and_the_readout_once_more() -> None:
+    X, y, _ = equal_bags()
+    passes = 0
+    blocks = sequences.Sequences.blocks
+
+    def counted(self: sequences.Sequences) -> Iterator[sequences.Block]:
+        nonlocal passes
+        passes += 1
+        return blocks(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences.Sequences, "blocks", counted)
+        AttentionClassifier(refine=False, sharpness=1.0).fit(X, y)
+    assert passes == 4
+
+
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 4000))
 def test_blocks_hold_every_token_once(lengths: list[int], block_bytes: int) -> None:
     rng = np.random.default_rng(0)
@@ -172,6 +221,7 @@ BAD_INPUT = {
     "mask values": ((X, Y), {"mask": 3 * MASK}, "mask.*True where"),
     "mask of a list": ((LIST, Y), {"mask": MASK}, "mask"),
     "mask of a table": ((X[:, 0], Y), {"mask": MASK}, "mask"),
+    "masked table": ((np.ma.MaskedArray(X[:, 0], mask=X[:, 0] > 2), Y), {}, "mask"),
     "two masks": ((mask_tokens(X, MASK), Y), {"mask": MASK}, "mask"),
     "token masked in part": ((PARTLY, Y), {}, "sample 7"),
     "one class": ((X, np.ones(40)), {}, "one class"),

@@ -190,8 +190,8 @@ def sequences_of(estimator: Any, X: Any, mask: Any, *, reset: bool) -> Sequences
     length = getattr(estimator, "length", None)
     factor = length or 1
     if not _is_three_dimensional(X):
-        if mask is not None:
-            raise ParameterError("mask", type(mask).__name__, "None unless X is a 3-D array")
+        if mask is not None or np.ma.is_masked(X):
+            raise ParameterError("mask", type(mask).__name__, "none unless X is a 3-D array")
         X = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
         return as_sequences(X, length=length)
     sequences = as_sequences(X, mask)
@@ -213,7 +213,7 @@ def _is_three_dimensional(X: Any) -> bool:
         isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     ):
         return len(X) == 0 or np.ndim(X[0]) != 1
-    return isinstance(X, np.ndarray) and X.ndim > 2
+    return int(getattr(X, "ndim", 0)) > 2
 
 
 def _encoded(y: Any, samples: int) -> tuple[Array, Array]:

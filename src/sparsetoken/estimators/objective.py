@@ -92,41 +92,43 @@ class JointObjective:
         """Return the objective's value and gradient."""
         heads = self.unpack(point)
         count, d = heads.weights.shape
-        inner = point[count * d : -1]  # κ if tied
-        value, slope_sum = 0.0, 0.0
-        weight_gradient, query_gradient = np.zeros((count, d)), np.zeros((count, d))
-        inner_gradient = np.zeros(count)
+        value = 0.5 * self.ridge * float(np.sum(heads.weights**2))
+        gradient = np.zeros_like(point)
+        by_weights = gradient[: count * d].reshape(count, d)
+        by_weights += self.ridge * heads.weights
+        by_query = gradient[count * d : -1]  # κ if tied, else q
+        if not self.tied:
+            by_query = by_query.reshape(count, d)
+            by_query += self.ridge * heads.queries
+            value += 0.5 * self.ridge * float(np.sum(heads.queries**2))
         for block in self.sequences.blocks():
-            if self.tied:
-                values = self.scaler.scores(heads.weights, block.tokens)
-                scores = inner[:, None].astype(values.dtype) * values
-            else:
-                both = self.scaler.scores(np.vstack([heads.weights, heads.queries]), block.tokens)
-                values, scores = both[:count], both[count:]
+            scores, values = self._scores(point, heads, block)
             attention = self.pooling.weights(scores, block)
             pooled = segment_sums(attention * values, block)
             part, slopes = self._losses(pooled.sum(axis=0) + heads.bias, block)
             value += part
-            slope_sum += float(slopes.sum())
+            gradient[-1] += slopes.sum()
             slopes = np.repeat(slopes.astype(values.dtype), block.lengths)
-            to_values = slopes * attention
             to_scores = slopes * self.pooling.pull_back(scores, attention, values, pooled, block)
+            to_values = slopes * attention
             if self.tied:
-                inner_gradient += np.einsum("hn,hn->h", to_scores, values)
-                to_values += inner[:, None].astype(values.dtype) * to_scores
-                weight_gradient += self.scaler.weighted_sums(to_values, block.tokens)
+                by_query += np.einsum("hn,hn->h", to_scores, values)
+                to_values += _column(point[count * d : -1], values) * to_scores
+                by_weights += self.scaler.weighted_sums(to_values, block.tokens)
             else:
                 sums = self.scaler.weighted_sums(np.vstack([to_values, to_scores]), block.tokens)
-                weight_gradient += sums[:count]
-                query_gradient += sums[count:]
-        value += 0.5 * self.ridge * float(np.sum(heads.weights**2))
-        weight_gradient += self.ridge * heads.weights
+                by_weights += sums[:count]
+                by_query += sums[count:]
+        return value, gradient
+
+    def _scores(self, point: Array, heads: Heads, block: Block) -> tuple[Array, Array]:
+        """Return the scores X q and the values X w of the block's tokens, (H, N) each."""
+        count = len(heads.weights)
         if self.tied:
-            tail = inner_gradient
-        else:
-            value += 0.5 * self.ridge * float(np.sum(heads.queries**2))
-            tail = (query_gradient + self.ridge * heads.queries).ravel()
-        return value, np.concatenate([weight_gradient.ravel(), tail, [slope_sum]])
+            values = self.scaler.scores(heads.weights, block.tokens)
+            return _column(point[heads.weights.size : -1], values) * values, values
+        both = self.scaler.scores(np.vstack([heads.queries, heads.weights]), block.tokens)
+        return both[:count], both[count:]
 
     def _losses(self, decisions: Array, block: Block) -> tuple[float, Array]:
         """Return the block's weighted loss and its derivative in each decision."""
@@ -135,6 +137,10 @@ class JointObjective:
         return float(weights @ self.loss.value(margins)), weights * labels * self.loss.slope(
             margins
         )
+
+
+def _column(numbers: Array, like: Array) -> Array:
+    return numbers[:, None].astype(like.dtype)
 
 
 def refine_heads(
