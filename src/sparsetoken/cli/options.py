@@ -35,6 +35,10 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def _field_options(
     settings: type, prefix: str = "", optional: bool = False
 ) -> Callable[[Function], Function]:
@@ -48,7 +52,7 @@ def _field_options(
                 type={int: int, float: float, str: str}[item.type],
                 default=default,
                 show_default=not optional,
-                help=item.metadata["description"].capitalize() + ".",
+                help=_sentence(item.metadata["description"]),
             )(function)
         return function
 

@@ -191,7 +191,6 @@ class NewtonSystem:
             solution, reached = self._conjugate_gradients(curvature, target, accuracy)
             if reached:
                 return solution
-        self.factor = None
         features = self.examples.features
         squares = np.einsum("nd,nd->n", features, features, dtype=float)
         scale = float(curvature @ squares) / self.examples.shape[1]
@@ -199,6 +198,7 @@ class NewtonSystem:
             if dtype is np.float32 and self.precise:
                 continue
             shift = self.ridge + floor * max(scale, 1e-300)
+            self.factor = None  # free the last one first
             self.factor = self.examples.factor(curvature, shift, dtype)
             if self.factor is not None:
                 solution, reached = self._conjugate_gradients(curvature, target, accuracy)
