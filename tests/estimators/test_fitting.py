@@ -16,6 +16,7 @@ from sparsetoken.estimators import (
 from sparsetoken.estimators.heads import first_coefficients
 from sparsetoken.estimators.objective import Heads, JointObjective
 from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax
+from sparsetoken.estimators.problem import BinaryProblem
 from sparsetoken.estimators.query import Scaler, first_pass, pooled_sums, query_pass, spread
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.learning.features import attention_weights, features
@@ -359,6 +360,17 @@ def test_subsampled_start_ends_near_the_same_place(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sparsetoken.estimators.heads.SUBSAMPLE_BYTES", 4000)
     part = model.fit(X, y).decision_function(X)
     assert np.mean((part > 0) == (whole > 0)) > 0.98
+
+
+def test_thinning_keeps_both_classes_whatever_the_order() -> None:
+    X, _, _ = equal_bags(count=60)
+    labels = np.where(np.arange(60) % 3 == 0, 1.0, -1.0)  # in step with the thinning
+    problem = BinaryProblem(as_sequences(X), labels, np.full(60, 1 / 60))
+    part = problem.thinned(3)
+    assert np.sum(part.labels > 0) == 7
+    assert np.sum(part.labels < 0) == 14
+    assert part.weights.sum() == pytest.approx(1)
+    assert problem.thinned(1) is problem
 
 
 def test_locate_orders_tokens_and_skips_padding() -> None:

@@ -8,15 +8,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.base import Check, Model, SequenceClassifier
-from sparsetoken.estimators.heads import (
-    BinaryProblem,
-    FittedHeads,
-    HeadSettings,
-    balanced_weights,
-    first_coefficients,
-    fit_heads,
-)
+from sparsetoken.estimators.heads import FittedHeads, HeadSettings, first_coefficients, fit_heads
 from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax, segment_sums
+from sparsetoken.estimators.problem import BinaryProblem, balanced_weights
 from sparsetoken.estimators.query import Scaler, first_pass
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.features import NONLINEARITIES

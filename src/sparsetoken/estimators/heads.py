@@ -8,17 +8,14 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.objective import Heads, JointObjective, refine_heads
 from sparsetoken.estimators.pooling import Pooling, segment_sums
+from sparsetoken.estimators.problem import BinaryProblem
 from sparsetoken.estimators.query import Scaler, pooled_sums, query_pass, spread
 from sparsetoken.estimators.sequences import Sequences
-from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.losses import Loss
-from sparsetoken.validation import ParameterError
 
 __all__ = [
-    "BinaryProblem",
     "FittedHeads",
     "HeadSettings",
-    "balanced_weights",
     "first_coefficients",
     "fit_heads",
 ]
@@ -27,7 +24,7 @@ SHARPNESS_GRID = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 HELD_OUT_SHARE = 0.25
 # Below this many samples of the smaller class a held-out part says too little to choose by it.
 LEAST_TO_HOLD_OUT = 8
-MOST_FOR_CHOICE = 4000
+MOST_FOR_CHOICE = 5000
 # Above this size refinement starts on a subsample, to read all data a few times only.
 SUBSAMPLE_BYTES = 2**27
 # Iterations on all data after that, and iterations that decide between two starts.
@@ -49,38 +46,6 @@ class HeadSettings:
     split: float | None
     max_iter: int
     tol: float
-
-
-@dataclass(frozen=True)
-class BinaryProblem:
-    """Samples with labels -1 and +1 and weights of sum 1.
-
-    Attributes
-    ----------
-    first_weights : array of shape (d,), optional
-        Stage 1's readout, if it is known already.
-    """
-
-    sequences: Sequences
-    labels: Array
-    weights: Array
-    first_weights: Array | None = None
-
-    def take(self, rows: Array) -> "BinaryProblem":
-        """Return some of the samples, their weights normalised again."""
-        weights = self.weights[rows]
-        return BinaryProblem(self.sequences.take(rows), self.labels[rows], weights / weights.sum())
-
-    def fit_readout(self, features: Array, loss: Loss, ridge: float) -> Readout:
-        """Return stage 4's solution for one row of features a sample."""
-        features = np.asarray(features, dtype=float)
-        return fit_readout(
-            features, self.labels, loss, ridge, sample_weight=self.weights, tolerance=1e-11
-        )
-
-    def balanced(self) -> Array:
-        """Return the weights rescaled so that either class has half of the total."""
-        return balanced_weights(self.labels, self.weights)
 
 
 @dataclass(frozen=True)
@@ -112,8 +77,7 @@ def fit_heads(
     if settings.split is None:
         for_query = for_readout = problem
     else:
-        query_rows, readout_rows = _stratified(problem.labels, settings.split, rng, "split")
-        for_query, for_readout = problem.take(query_rows), problem.take(readout_rows)
+        for_query, for_readout = problem.split(settings.split, rng)
     settings = _chosen(for_query, for_readout, scaler, settings, rng)
     return _fit_chosen(for_query, for_readout, scaler, settings)
 
@@ -130,15 +94,22 @@ def _single_token(problem: BinaryProblem, scaler: Scaler, settings: HeadSettings
 
 
 def _fit_chosen(
-    for_query: BinaryProblem, for_readout: BinaryProblem, scaler: Scaler, settings: HeadSettings
+    for_query: BinaryProblem,
+    for_readout: BinaryProblem,
+    scaler: Scaler,
+    settings: HeadSettings,
+    first_direction: Array | None = None,
 ) -> FittedHeads:
-    """Fit the heads when sharpness and tied are known."""
+    """Fit the heads when sharpness and tied are known, and perhaps the first query's direction."""
     d = for_query.sequences.dimension
     sharpness = float(settings.sharpness)
     heads = Heads(np.zeros((0, d)), np.zeros((0, d)), 0.0)
     iterations = 0
-    for _ in range(settings.heads):
-        direction = two_step_direction(for_query, scaler, settings, heads)
+    for index in range(settings.heads):
+        if index == 0 and first_direction is not None:
+            direction = first_direction
+        else:
+            direction = two_step_direction(for_query, scaler, settings, heads)
         if settings.refine and settings.tied:
             starts = _tied_starts(for_readout, heads, direction, scaler, settings)
         else:
@@ -148,7 +119,8 @@ def _fit_chosen(
         if settings.refine:
             heads, steps = _refined(for_readout, starts, scaler, settings)
             iterations += steps
-    return FittedHeads(heads, bool(settings.tied), sharpness, max(1, iterations))
+    tied = bool(settings.refine and settings.tied)
+    return FittedHeads(heads, tied, sharpness, max(1, iterations))
 
 
 def two_step_direction(
@@ -179,13 +151,6 @@ def first_coefficients(
 ) -> Array:
     """Return c such that stage 1's readout is Σ c_i f̄_i: -ω_i y_i ℓ'(y_i o_i)."""
     return -weights * labels * loss.slope(labels * np.broadcast_to(offset, labels.shape))
-
-
-def balanced_weights(labels: Array, weights: Array) -> Array:
-    """Return the weights rescaled so that either class has half of the total."""
-    positive = labels > 0
-    share = np.where(positive, weights[positive].sum(), weights[~positive].sum())
-    return np.asarray(weights / (2 * share))
 
 
 def _read_out(
@@ -232,8 +197,7 @@ def _refined(
     size = problem.sequences.token_bytes
     if size <= SUBSAMPLE_BYTES:
         return _best_refined(objective, starts, settings)
-    every = math.ceil(size / SUBSAMPLE_BYTES)
-    part = problem.take(np.arange(0, len(problem.sequences), every))
+    part = problem.thinned(math.ceil(size / SUBSAMPLE_BYTES))
     smaller = replace(objective, sequences=part.sequences, labels=part.labels, weights=part.weights)
     heads, steps = _best_refined(smaller, starts, settings)
     heads, more = refine_heads(objective, heads, min(settings.max_iter, POLISH), settings.tol)
@@ -278,16 +242,17 @@ def _chosen(
         settings = replace(settings, tied=False)
     if not (choose_sharpness or choose_tied):
         return settings
-    if _smaller_class(for_readout.labels) < LEAST_TO_HOLD_OUT:
+    if for_readout.smaller_class < LEAST_TO_HOLD_OUT:
         sharpness = 1.0 if choose_sharpness else settings.sharpness
         return replace(settings, sharpness=sharpness, tied=choose_tied or settings.tied)
-    fitted, held_out = _stratified(for_readout.labels, 1 - HELD_OUT_SHARE, rng, "split")
-    fitted, held_out = _at_most(fitted, MOST_FOR_CHOICE), _at_most(held_out, MOST_FOR_CHOICE)
-    inner, outer = for_readout.take(fitted), for_readout.take(held_out)
+    some = for_readout.thinned(math.ceil(len(for_readout.labels) / MOST_FOR_CHOICE))
+    inner, outer = some.split(1 - HELD_OUT_SHARE, rng)
     inner_query = inner if settings.split is None else for_query
+    nothing = np.zeros((0, inner.sequences.dimension))
+    direction = two_step_direction(inner_query, scaler, settings, Heads(nothing, nothing, 0.0))
 
     def held_out_losses(candidate: HeadSettings) -> Array:
-        model = _fit_chosen(inner_query, inner, scaler, candidate)
+        model = _fit_chosen(inner_query, inner, scaler, candidate, direction)
         decisions = model.heads.decisions(outer.sequences, scaler, settings.pooling)
         return np.asarray(outer.weights * settings.loss.value(outer.labels * decisions))
 
@@ -306,31 +271,3 @@ def _chosen(
 def _exceeds_chance(gain: Array) -> bool:
     """Whether a sum of gains is more than its standard error above zero."""
     return bool(gain.sum() > np.sqrt(len(gain)) * gain.std())
-
-
-def _at_most(rows: Array, limit: int) -> Array:
-    return rows[:: -(-len(rows) // limit)]
-
-
-def _smaller_class(labels: Array) -> int:
-    return int(min(np.sum(labels > 0), np.sum(labels < 0)))
-
-
-def _stratified(
-    labels: Array, share: float, rng: np.random.Generator, parameter: str
-) -> tuple[Array, Array]:
-    """Return sorted rows of a random part with `share` of either class, and of the rest."""
-    first, second = [], []
-    for label in (-1, 1):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        count = round(share * len(rows))
-        if not 0 < count < len(rows):
-            raise ParameterError(
-                parameter,
-                share,
-                f"a share that leaves samples of both classes on either side; of {len(rows)} "
-                f"samples of a class it takes {count}",
-            )
-        first.append(rows[:count])
-        second.append(rows[count:])
-    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
