@@ -100,6 +100,23 @@ def test_results_do_not_depend_on_scale_or_location(model: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("size", [1e25, 1e-25])
+def test_squares_beyond_the_range_of_single_precision(size: float) -> None:
+    X, y, _ = equal_bags(dtype=np.float32)
+    model = AttentionClassifier(random_state=0)
+    expected = model.fit(X, y).decision_function(X)
+    scaled = np.float32(size) * X
+    np.testing.assert_allclose(
+        model.fit(scaled, y).decision_function(scaled), expected, rtol=0.02, atol=0.02
+    )
+
+
+def test_attention_without_any_score_is_uniform() -> None:
+    X, y, _ = equal_bags()
+    model = ElementwiseAttentionClassifier(nonlinearity="tanh", random_state=0).fit(0 * X, y)
+    np.testing.assert_allclose(model.attention(0 * X), 1 / 6)
+
+
 def test_memory_map_gives_the_same_result(tmp_path: Path) -> None:
     X, y, _ = equal_bags(dtype=np.float32)
     np.save(tmp_path / "X.npy", X)

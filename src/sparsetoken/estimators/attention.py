@@ -53,7 +53,9 @@ class _AttentionModel:
         scores = self.scaler.scores(heads.queries, block.tokens)
         weights = np.abs(self.pooling.weights(scores, block))  # signed for tanh and linear
         totals = segment_sums(weights, block)
-        totals = np.where(totals > 0, totals, 1)
+        if np.any(totals == 0):  # tanh and linear of nothing but zero scores: no preference
+            weights[:, np.repeat(np.any(totals == 0, axis=0), block.lengths)] = 1
+            totals = segment_sums(weights, block)
         return np.asarray((weights / np.repeat(totals, block.lengths, axis=1)).mean(axis=0))
 
 

@@ -65,17 +65,21 @@ def first_pass(
     sums = np.zeros((len(rows), dimension))
     squares = np.zeros(dimension)
     shift: Array | None = None
+    unit = np.ones(dimension)
     buffer = np.empty((0, dimension), dtype=sequences.dtype)
     for block in sequences.blocks():
         if shift is None:  # sums of squares are taken about a nearby point, not to lose digits
             shift = block.tokens[: block.lengths[0]].mean(axis=0)
             if not np.all(np.isfinite(shift)):
                 sequences.require_finite(block)
+            unit = _unit(block.tokens - shift)
         spread_out = np.repeat(rows[:, block.samples], block.lengths, axis=1)
         spread_out = spread_out.astype(sequences.dtype)
         if len(buffer) < len(block.tokens):
             buffer = np.empty_like(block.tokens)
         shifted = np.subtract(block.tokens, shift, out=buffer[: len(block.tokens)])
+        if np.any(unit != 1):
+            shifted /= unit
         part = spread_out @ shifted
         if not np.all(np.isfinite(part)):
             sequences.require_finite(block)
@@ -85,12 +89,20 @@ def first_pass(
     assert shift is not None
     total = float(token_weights @ sequences.lengths)
     offset = sums[0] / total
-    variance = np.maximum(squares / total - offset**2, 0.0)
+    location = offset * unit + shift
+    deviation = np.sqrt(np.maximum(squares / total - offset**2, 0.0))
     # A coordinate that varies by rounding alone is constant.
-    smallest = (4 * np.finfo(sequences.dtype).eps * np.abs(offset + shift)) ** 2
-    scale = np.sqrt(np.where(variance > smallest, variance, 1.0))
+    constant = deviation * unit <= 4 * np.finfo(sequences.dtype).eps * np.abs(location)
+    deviation = np.where(constant, 1 / unit, deviation)
     centred = sums[1:] - coefficients.sum(axis=1)[:, None] * offset
-    return Scaler(offset + shift, scale), centred / scale
+    return Scaler(location, deviation * unit), centred / deviation
+
+
+def _unit(tokens: Array) -> Array:
+    """Return a unit for each coordinate, of shape (d,): 1 unless squares could leave the range."""
+    largest = np.abs(tokens).max(axis=0)
+    extreme = (largest > 1e12) | ((largest < 1e-12) & (largest > 0))
+    return np.where(extreme, largest, 1).astype(tokens.dtype)
 
 
 def pooled_sums(sequences: Sequences, scaler: Scaler, coefficients: Array) -> Array:
