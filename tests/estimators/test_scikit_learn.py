@@ -54,8 +54,7 @@ def test_check_estimator_in_full(estimator: Any) -> None:
     assert len(results) > 40
 
 
-def test_check_estimator_with_rows_of_several_tokens() -> None:
-    # One column stays one token, so only checks with an even number of columns can run.
+def test_rows_of_several_tokens_are_sequences() -> None:
     X, y, _ = equal_bags()
     flat = X.reshape(len(X), -1)
     deep = AttentionClassifier(random_state=0).fit(X, y)
