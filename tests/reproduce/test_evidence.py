@@ -72,10 +72,9 @@ def test_z_scores_of_few_trials_are_standard_normal() -> None:
     assert np.mean(np.abs(z) > 3) < 0.0027 + 4 * np.sqrt(0.0027 / 4000)
 
 
-def test_z_scores_count_only_what_exceeds_the_allowance() -> None:
-    z = z_scores(table(np.array([0.5, -0.5, 3.0]), np.ones(3), 100), "value", allowance=1.0)
-    assert list(z[:2]) == [0, 0]
-    assert 1.9 < z[2] < 2.0
+def test_z_scores_add_the_allowance_to_the_standard_error() -> None:
+    z = z_scores(table(np.array([1.0, -3.0]), np.ones(2), 10**6), "value", allowance=np.sqrt(3))
+    assert z == pytest.approx([0.5, -1.5], abs=1e-5)
     exact = z_scores(table(np.array([0.0, 1.0]), np.zeros(2), 4), "value")
     assert exact[0] == 0
     assert exact[1] > 30

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from sparsetoken.plotting.figures import styled
@@ -93,7 +93,7 @@ def draw_boundary(
 def tidy_log_ticks(axes: Axes) -> None:
     """Label logarithmic axes of few decades with plain numbers at 1, 2 and 5, once all is drawn."""
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
-        if axis.get_scale() != "log":
+        if axis.get_scale() != "log" or isinstance(axis.get_major_locator(), FixedLocator):
             continue
         low, high = sorted(limits)
         decades = np.log10(high / low)

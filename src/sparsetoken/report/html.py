@@ -53,7 +53,7 @@ of claim 1 are counted on drawn sequences.</p>
 simulation it is the standard error of the mean over independent trials. A distance from theory is
 judged by its z-score; since the standard error of few trials is itself uncertain, Student's
 distribution is used, and expressed as the normal deviate of the same probability. At a finite d the
-mean may differ from the limit by a term of order 1/d; the criteria say how much is allowed, and
+mean may differ from the limit by a term of order 1/d; the criteria say how much is granted, and
 claim 8 measures how the distance shrinks.</p>
 <p><b>Verdicts.</b> Each claim has a criterion, fixed in its module before the numbers are known,
 and made of checks. A check holds or fails if twice the uncertainty lies on one side of its bound,

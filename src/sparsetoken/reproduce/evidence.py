@@ -88,19 +88,20 @@ def power_law(x: ArrayLike, y: ArrayLike, y_error: ArrayLike | None = None) -> Q
     return Quantity(slope, float(np.sqrt(scatter / curvature)))
 
 
-def z_scores(pairs: Table, name: str, allowance: float = 0.0) -> Array:
+def z_scores(pairs: Table, name: str, allowance: float | Array = 0.0) -> Array:
     """Return (simulation - theory) as z-scores.
 
     The standard error of few trials is itself uncertain, so that the ratio follows Student's
     distribution; each ratio is turned into the normal deviate of the same probability. `allowance`
-    is the shift that a finite dimension may cause; only what exceeds it counts.
+    is the shift that a finite dimension may cause. It and theory's numerical error are added to the
+    standard error, in squares.
     """
     mean, error = pairs.column(name), pairs.column(f"{name}_error")
     theory, numerical = pairs.column("theory"), pairs.column("theory_error")
     difference = mean - theory
-    excess = np.sign(difference) * np.maximum(np.abs(difference) - allowance - numerical, 0.0)
+    uncertainty = np.sqrt(error**2 + numerical**2 + np.square(allowance))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(excess == 0, 0.0, excess / error)
+        ratio = np.where(difference == 0, 0.0, difference / uncertainty)
     tail = stats.t.logsf(np.abs(ratio), df=pairs.column("trials") - 1)
     return np.asarray(np.sign(ratio) * _normal_deviate(tail))
 

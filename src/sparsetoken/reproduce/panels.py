@@ -1,11 +1,20 @@
 """Panels that several claims draw."""
 
+from typing import Any
+
 from matplotlib.axes import Axes
 
 from sparsetoken.plotting import Look, draw_boundary, draw_simulation, draw_theory, look_of
 from sparsetoken.reproduce.claim import Table
 
-__all__ = ["draw_pooled_level", "error_with_optimum", "label_axes", "line_over_dots"]
+__all__ = [
+    "UNDERLAY",
+    "draw_floor",
+    "draw_pooled_level",
+    "error_with_optimum",
+    "label_axes",
+    "line_over_dots",
+]
 
 
 def line_over_dots(
@@ -39,6 +48,15 @@ def label_axes(
         axes.set_xscale("log")
     if log_y:
         axes.set_yscale("log")
+
+
+# A broad pale line under another one that nearly coincides with it.
+UNDERLAY: dict[str, Any] = {"linewidth": 5, "alpha": 0.3}
+
+
+def draw_floor(axes: Axes, table: Table, x: str, y: str) -> None:
+    """Draw the Bayes floor so broad that attention, which comes close to it, does not hide it."""
+    draw_theory(axes, table.column(x), table.column(y), look_of("bayes"), **UNDERLAY)
 
 
 def draw_pooled_level(axes: Axes, error: float, label: str | None = None) -> None:

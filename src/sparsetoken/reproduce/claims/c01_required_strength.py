@@ -7,7 +7,6 @@ from sparsetoken.plotting import (
     draw_boundary,
     draw_reference,
     draw_simulation,
-    draw_theory,
     look_of,
     new_figure,
     shared_legend,
@@ -15,7 +14,7 @@ from sparsetoken.plotting import (
 from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import agreement, decide, power_law, within, z_scores
 from sparsetoken.reproduce.jobs import counting_job, strength_job
-from sparsetoken.reproduce.panels import label_axes, line_over_dots
+from sparsetoken.reproduce.panels import draw_floor, label_axes, line_over_dots
 from sparsetoken.task import Task
 
 __all__ = ["CLAIM"]
@@ -89,16 +88,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     settings = table.settings
     figure, (left, right) = new_figure(columns=2)
     theory = table.select(source="theory")
-    # Attention comes so close to the floor that it would hide a thin line.
-    floor = theory.select(classifier="bayes")
-    draw_theory(
-        left,
-        floor.column("length"),
-        floor.column("strength"),
-        look_of("bayes"),
-        linewidth=5,
-        alpha=0.25,
-    )
+    draw_floor(left, theory.select(classifier="bayes"), "length", "strength")
     for classifier in ("pooled", "attention"):
         look = look_of(classifier)
         if classifier == "pooled":

@@ -13,7 +13,7 @@ from sparsetoken.plotting import (
 from sparsetoken.reproduce.claim import Claim, Drawing, Job, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import decide, power_law, within
 from sparsetoken.reproduce.jobs import strength_job
-from sparsetoken.reproduce.panels import label_axes
+from sparsetoken.reproduce.panels import UNDERLAY, label_axes
 from sparsetoken.task import Task
 
 __all__ = ["CLAIM"]
@@ -78,16 +78,16 @@ def draw(table: Table) -> dict[str, Drawing]:
     settings = table.settings
     figure, (left, right) = new_figure(columns=2, sharey=True)
     panels = {"best": left, "fixed": right}
-    for panel in panels.values():
-        attention = table.select(classifier="attention")
-        draw_theory(
-            panel, attention.column("length"), attention.column("strength"), look_of("attention")
-        )
     for kind, panel in panels.items():
-        for name in NONLINEARITIES:
+        for name in ("attention", *NONLINEARITIES):
             rows = table.select(sharpness_is=kind, nonlinearity_is=name)
+            if name == "attention":
+                rows = table.select(classifier="attention")
+            # At its best sharpness tanh does what linear does, and exp what softmax does.
+            style = UNDERLAY if kind == "best" and name in ("attention", "tanh") else {}
             if len(rows):
-                draw_theory(panel, rows.column("length"), rows.column("strength"), look_of(name))
+                x, y = rows.column("length"), rows.column("strength")
+                draw_theory(panel, x, y, look_of(name), **style)
     length = np.array(settings["lengths"], dtype=float)
     for panel in panels.values():
         draw_reference(panel, length, 2 * np.sqrt(length), label="slope 1/2")

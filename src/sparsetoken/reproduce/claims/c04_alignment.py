@@ -94,8 +94,8 @@ CLAIM = Claim(
     ),
     criterion=(
         "Simulated cosines of query and readout with the signal agree with theory at every α0 (all "
-        "|z| < 4, mean square < 2, a shift of 0.5/d allowed), and the query's is at least 5 times "
-        "that of a random direction (1/√d) for all α0 >= 1."
+        "|z| < 4, mean square < 2, 0.5/d added to the standard error), and the query's is at least "
+        "5 times that of a random direction (1/√d) for all α0 >= 1."
     ),
     settings={
         "full": {

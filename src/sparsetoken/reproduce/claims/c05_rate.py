@@ -85,7 +85,7 @@ CLAIM = Claim(
     criterion=(
         "Theory: log-log slope -1 ± 0.02 for α0 >= 1000, and α0 (1 - |s|) at the largest α0 within "
         "2 % of C. Simulation: slope -1 ± 0.1 over α0 >= 30, C within 10 %, and agreement with "
-        "theory (all |z| < 4, mean square < 2, a relative shift of 0.5/d allowed)."
+        "theory (all |z| < 4, mean square < 2, a relative 0.5/d added to the standard error)."
     ),
     settings={
         "full": {

@@ -133,7 +133,8 @@ CLAIM = Claim(
         "At the smallest α0: cosines of readout and query below 0.3 and final error at least the "
         "pooled classifier's. At the smallest η_w: cosine of the readout below 0.3 (dominated by "
         "noise) and final error at least 0.98 of the pooled classifier's (query useless). "
-        "Simulated errors agree with theory (all |z| < 4, mean square < 2, a shift of 0.5/d allowed)."
+        "Simulated errors agree with theory (all |z| < 4, mean square < 2, 0.5/d added to the "
+        "standard error)."
     ),
     settings={
         "full": {

@@ -86,8 +86,8 @@ def draw(table: Table) -> dict[str, Drawing]:
         if found is not None:
             draw_boundary(panel, found, label="crossing")
         label_axes(panel, "alignment γ of the query", "", title)
-        panel.set_ylim(0, None)
     panels[0].set_ylabel("test error")
+    panels[0].set_ylim(0, None)
     shared_legend(figure)
     text = caption(
         "Test error against the cosine of query and signal (logistic loss), with endless data "
@@ -114,7 +114,7 @@ CLAIM = Claim(
         "With endless data attention's error crosses the pooled classifier's at an alignment "
         "between 0.05 and 0.95, is at least 5 % larger without alignment and at most half with "
         "full alignment; simulated errors at finite data agree with theory (all |z| < 4, mean "
-        "square < 2, a shift of 0.5/d allowed)."
+        "square < 2, 0.5/d added to the standard error)."
     ),
     settings={
         "full": {

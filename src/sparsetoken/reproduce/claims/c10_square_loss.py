@@ -133,7 +133,7 @@ CLAIM = Claim(
         "For all three classifiers: log-log slope of the excess error -1 ± 0.05 far beyond the "
         "threshold; largest error within 10 % of the threshold; χ grows as the inverse distance "
         "from it (slope -1 ± 0.2). Simulated errors away from the peak agree with theory (all "
-        "|z| < 4, mean square < 2, a shift of 0.5/d allowed)."
+        "|z| < 4, mean square < 2, 0.5/d added to the standard error)."
     ),
     settings={
         "full": {

@@ -1,6 +1,7 @@
 """Claim 12: data for the query and data for the readout compete."""
 
 import numpy as np
+from scipy.special import expit
 
 from sparsetoken.plotting import caption, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
@@ -113,13 +114,13 @@ CLAIM = Claim(
         "The predicted final error is least at a share between 0.05 and 0.95 and at least 10 % "
         "larger at both ends; the simulated error nearest that optimum exceeds the lowest "
         "simulated one by at most two standard errors; simulation agrees with theory (all |z| < "
-        "4, mean square < 2, a shift of 0.5/d allowed)."
+        "4, mean square < 2, 0.5/d added to the standard error)."
     ),
     settings={
         "full": {
             **COMMON,
             "tolerance": 5e-4,
-            "theory_shares": np.linspace(0.02, 0.98, 21).tolist(),
+            "theory_shares": expit(np.linspace(-4, 4, 25)).tolist(),
             "simulated_shares": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
             "dimension": 1000,
             "trials": 8,
@@ -127,7 +128,7 @@ CLAIM = Claim(
         "quick": {
             **COMMON,
             "tolerance": 1e-3,
-            "theory_shares": np.linspace(0.02, 0.98, 17).tolist(),
+            "theory_shares": expit(np.linspace(-4, 4, 17)).tolist(),
             "simulated_shares": [0.1, 0.3, 0.5, 0.7, 0.9],
             "dimension": 300,
             "trials": 6,

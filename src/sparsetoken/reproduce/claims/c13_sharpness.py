@@ -97,8 +97,8 @@ CLAIM = Claim(
     criterion=(
         "The predicted error is within 1 % of the pooled classifier's at the lowest sharpness, at "
         "least 10 % lower at an optimum in between, and at least 10 % above that optimum at the "
-        "highest sharpness; simulation agrees with theory (all |z| < 4, mean square < 2, a shift "
-        "of 0.5/d allowed)."
+        "highest sharpness; simulation agrees with theory (all |z| < 4, mean square < 2, 0.5/d "
+        "added to the standard error)."
     ),
     settings={
         "full": {
