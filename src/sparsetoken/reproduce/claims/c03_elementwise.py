@@ -96,7 +96,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     left.set_ylabel("signal strength θ needed")
     left.set_title("best sharpness for each L")
     right.set_title(f"fixed sharpness κ = {settings['fixed_sharpness']:g}")
-    shared_legend(figure, columns=3)
+    shared_legend(figure, columns=3, axes=(right, left))
     text = caption(
         f"Least signal strength for an error of {100 * settings['error']:g} %, signal known, when "
         "the softmax is replaced by a non-linearity that acts on each token alone. All lines are "
