@@ -18,7 +18,6 @@ from sparsetoken import (
     oracle,
     predict,
     register_loss,
-    unregister_loss,
 )
 from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
@@ -358,23 +357,20 @@ class Exponential(Loss):
 
 def test_a_loss_of_the_users_own_works_unchanged() -> None:
     register_loss(Exponential())
-    try:
-        training = Training(2.0, 3.0, loss="exponential", ridge=0.05)
-        pooled = predict(TASK, training, "pooled")
-        attention = predict(TASK, training, query=QUERY, tolerance=1e-2)
-        for found in (pooled, attention):
-            assert found.solution.converged
-            assert found.uncertainty.test_error < 1e-2
-        logistic = predict(TASK, training.replace(loss="logistic"), "pooled")
-        assert abs(pooled.test_error - logistic.test_error) < 0.03
-        assert -1 <= align(TASK, training).cosine <= 1
-        assert capacity(TASK, training=training).alpha > 2
-        margin = predict(TASK, training.replace(ridge=0.0, alpha1=1.0), "pooled")
-        assert margin.margin == pytest.approx(
-            predict(TASK, Training(2.0, 1.0, loss="hinge", ridge=0.0), "pooled").margin
-        )
-    finally:
-        unregister_loss("exponential")
+    training = Training(2.0, 3.0, loss="exponential", ridge=0.05)
+    pooled = predict(TASK, training, "pooled")
+    attention = predict(TASK, training, query=QUERY, tolerance=1e-2)
+    for found in (pooled, attention):
+        assert found.solution.converged
+        assert found.uncertainty.test_error < 1e-2
+    logistic = predict(TASK, training.replace(loss="logistic"), "pooled")
+    assert abs(pooled.test_error - logistic.test_error) < 0.03
+    assert -1 <= align(TASK, training).cosine <= 1
+    assert capacity(TASK, training=training).alpha > 2
+    margin = predict(TASK, training.replace(ridge=0.0, alpha1=1.0), "pooled")
+    assert margin.margin == pytest.approx(
+        predict(TASK, Training(2.0, 1.0, loss="hinge", ridge=0.0), "pooled").margin
+    )
 
 
 class Tube(Exponential):
@@ -396,13 +392,10 @@ class Tube(Exponential):
 
 def test_a_loss_that_is_least_on_an_interval_needs_a_ridge() -> None:
     register_loss(Tube())
-    try:
-        training = Training(1.0, 0.8, loss="tube", ridge=0.0)
-        with pytest.raises(ParameterError, match=r"ridge = 0\.0 .*'tube'"):
-            predict(TASK, training, "pooled")
-        assert predict(TASK, training.replace(ridge=1e-6), "pooled").solution.converged
-    finally:
-        unregister_loss("tube")
+    training = Training(1.0, 0.8, loss="tube", ridge=0.0)
+    with pytest.raises(ParameterError, match=r"ridge = 0\.0 .*'tube'"):
+        predict(TASK, training, "pooled")
+    assert predict(TASK, training.replace(ridge=1e-6), "pooled").solution.converged
 
 
 def test_a_collapsed_hinge_says_what_happened() -> None:
