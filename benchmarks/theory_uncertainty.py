@@ -1,0 +1,108 @@
+"""Compare the error bars of the theory with its true error.
+
+    python benchmarks/theory_uncertainty.py [--settings 60] [--finer 5]
+
+Each random setting is predicted with the default number of points of the law of features, and with
+2^finer times as many from other random streams, which stands for the truth. Reported: how often
+the error bar covers the deviation, and the median of their ratio.
+"""
+
+import argparse
+import os
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from random_settings import Setting, random_setting
+
+from sparsetoken import Prediction, Query, Task, predict
+from sparsetoken.theory import features, prediction
+from sparsetoken.theory.features import FeatureLaw
+
+FIELDS = ("test_error", "train_loss", "train_error")
+COVERAGE, RATIO = 0.95, 20.0
+# Deviations below this are rounding, of which no ratio means anything.
+ROUNDING = 1e-12
+OTHER_SEED = 1000
+
+
+@contextmanager
+def law_of_size(log2_points: int, seed: int = 0) -> Iterator[None]:
+    """Make predictions use this many points of the law, of random streams shifted by `seed`."""
+    sizes = prediction.FIRST_SIZE, prediction.LAST_SIZE
+    original = prediction.attention_law
+
+    def reseeded(task: Task, query: Query, log2_points: int, own_seed: int = 0) -> FeatureLaw:
+        return original(task, query, log2_points, own_seed + seed)
+
+    prediction.FIRST_SIZE = prediction.LAST_SIZE = log2_points
+    prediction.attention_law = reseeded
+    try:
+        yield
+    finally:
+        prediction.FIRST_SIZE, prediction.LAST_SIZE = sizes
+        prediction.attention_law = original
+        features.draw_tokens.cache_clear()
+        original.cache_clear()
+
+
+def predicted(setting: Setting) -> Prediction:
+    return predict(setting.task, setting.training, setting.classifier, setting.query, at=setting.at)
+
+
+def compare(setting: Setting, finer: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return deviations and error bars of the three fields; None if a solution says it is none."""
+    size = prediction.FIRST_SIZE
+    with law_of_size(size):
+        usual = predicted(setting)
+    with law_of_size(size + finer, OTHER_SEED):
+        fine = predicted(setting)
+    if not (usual.solution.converged and fine.solution.converged):
+        return None
+    pairs = [(getattr(usual, name), getattr(fine, name)) for name in FIELDS]
+    deviations = np.array([abs(a - b) for a, b in pairs])
+    return deviations, np.array([getattr(usual.uncertainty, name) for name in FIELDS])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--settings", type=int, default=60)
+    parser.add_argument("--first", type=int, default=0, help="Number of the first setting.")
+    parser.add_argument("--finer", type=int, default=5, help="Power of two.")
+    options = parser.parse_args()
+    results = []
+    for number in range(options.first, options.first + options.settings):
+        setting = random_setting(number, seed=3, classifiers=("attention",), shifted=0.3)
+        compared = compare(setting, options.finer)
+        if compared is None:
+            print(f"not converged [{number}] {setting}", flush=True)
+            continue
+        results.append(compared)
+        deviations, bars = compared
+        for name, deviation, bar in zip(FIELDS, deviations, bars, strict=True):
+            if deviation > bar + ROUNDING:
+                print(
+                    f"missed [{number}] {name}: {deviation:.2e} > {bar:.2e}, {setting}", flush=True
+                )
+    deviations, bars = (np.array(column) for column in zip(*results, strict=True))
+    print(f"{len(results)} settings against {2**options.finer} times as many points")
+    print(
+        "| field | covered | target | median ratio | target | verdict |\n|---|---|---|---|---|---|"
+    )
+    for name, deviation, bar in zip(FIELDS, deviations.T, bars.T, strict=True):
+        covered = np.mean(deviation <= bar + ROUNDING)
+        counted = deviation > ROUNDING
+        ratio = np.median(bar[counted] / deviation[counted]) if counted.any() else 0.0
+        verdict = "reached" if covered >= COVERAGE and ratio <= RATIO else "not reached"
+        print(
+            f"| {name} | {covered:.1%} | >= {COVERAGE:.0%} | {ratio:.1f} ({counted.sum()} above "
+            f"rounding) | <= {RATIO:g} | {verdict} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
