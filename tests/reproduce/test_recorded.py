@@ -1,0 +1,120 @@
+"""The committed full run: its verdicts follow from its numbers, and the pages show them."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsetoken.report.markdown import verdict_table
+from sparsetoken.reproduce.claim import Table
+from sparsetoken.reproduce.registry import select_claims
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reproduction"
+RUN = json.loads((FOLDER / "verdicts.json").read_text(encoding="utf-8"))
+ENTRIES = {entry["claim"]: entry for entry in RUN["claims"]}
+
+
+def recorded(number: int) -> Table:
+    """Return the committed numbers of a claim."""
+    entry = ENTRIES[number]
+    with (FOLDER / entry["table"]).open(newline="", encoding="utf-8") as file:
+        rows = [
+            {name: number_or_text(value) for name, value in row.items() if value}
+            for row in csv.DictReader(file)
+        ]
+    return Table(rows, entry["settings"])
+
+
+def number_or_text(text: str) -> float | str:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def changed(table: Table, change: Callable[[dict[str, Any]], None], **labels: Any) -> Table:
+    chosen = {id(row) for row in table.select(**labels).rows}
+    assert chosen, "the test must change something"
+    rows = [dict(row) for row in table.rows]
+    for row, before in zip(rows, table.rows, strict=True):
+        if id(before) in chosen:
+            change(row)
+    return Table(rows, table.settings)
+
+
+def outcome(number: int, table: Table) -> str:
+    return select_claims([number])[0].judge(table).outcome
+
+
+@pytest.mark.parametrize("number", range(1, 14))
+def test_committed_verdicts_follow_from_the_committed_numbers(number: int) -> None:
+    claim, entry = select_claims([number])[0], ENTRIES[number]
+    verdict = claim.judge(recorded(number))
+    assert verdict.outcome == entry["verdict"]
+    assert verdict.seen == entry["seen"]
+    assert claim.criterion == entry["criterion"]
+    assert claim.title == entry["title"]
+    for name, quantity in verdict.numbers.items():
+        assert quantity.value == pytest.approx(entry["numbers"][name]["value"], rel=1e-9)
+
+
+@pytest.mark.parametrize("number", range(1, 14))
+def test_committed_settings_are_those_of_the_full_profile(number: int) -> None:
+    entry = ENTRIES[number]
+    expected = {**select_claims([number])[0].settings["full"], "seed": RUN["seed"]}
+    assert entry["settings"] == json.loads(json.dumps(expected))
+
+
+def test_committed_figures_are_there_and_small() -> None:
+    for entry in RUN["claims"]:
+        assert entry["figures"]
+        for name in entry["figures"]:
+            assert 0 < (FOLDER / name).stat().st_size < 200_000, name
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
+def test_pages_show_the_verdicts_of_the_committed_run(page: str) -> None:
+    assert verdict_table(RUN["claims"]) in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_1_attention_that_needs_the_square_root_is_refuted() -> None:
+    def needs_more(row: dict[str, Any]) -> None:
+        row["strength"] = 3.3 * np.sqrt(row["length"])
+
+    table = recorded(1)
+    broken = changed(table, needs_more, source="theory", classifier="attention")
+    assert outcome(1, broken) == "refuted"
+
+    def needs_less(row: dict[str, Any]) -> None:
+        row["strength"] = row["length"] ** 0.4
+
+    broken = changed(table, needs_less, source="theory", classifier="vectorised")
+    assert outcome(1, broken) == "refuted"
+
+
+def test_1_errors_counted_at_a_wrong_strength_are_noticed() -> None:
+    def counted(row: dict[str, Any]) -> None:
+        row["test_error"] = 0.08
+
+    broken = changed(recorded(1), counted, source="simulation", classifier="attention")
+    assert outcome(1, broken) == "refuted"
+
+
+@pytest.mark.parametrize("sharpness", ["best", "fixed"])
+def test_3_an_elementwise_advantage_is_noticed(sharpness: str) -> None:
+    def logarithmic(row: dict[str, Any]) -> None:
+        row["strength"] = 2 * np.sqrt(2 * np.log(row["length"]))
+
+    broken = changed(recorded(3), logarithmic, nonlinearity_is="sigmoid", sharpness_is=sharpness)
+    assert outcome(3, broken) == "refuted"
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_figures_can_be_drawn_from_the_committed_numbers(number: int) -> None:
+    drawings = select_claims([number])[0].figures(recorded(number))
+    assert all(panel.has_data() for d in drawings.values() for panel in d.figure.axes)
