@@ -109,8 +109,8 @@ def test_table_agrees_with_exact_moments_and_knows_its_error() -> None:
     basis = MomentTable.scale_basis(scale, 16)
     coarse = MomentTable.build(exact, span, scales, (16, 4))
     fine = MomentTable.build(exact, span, scales, (128, 16))
-    assert not coarse.resolves(1e-6)
-    assert fine.resolves(1e-6)
+    assert coarse.unresolved(1e-6) == (True, True)
+    assert fine.unresolved(1e-6) == (False, False)
     expected = exact(centre, scale)
     for table in (coarse, fine):
         deviation = np.abs(table(centre, basis, 10) - expected).max(axis=0)

@@ -21,7 +21,7 @@ from sparsetoken import (
 )
 from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
-from sparsetoken.theory.prediction import COARSE_SIZE, FIRST_SIZE
+from sparsetoken.theory.prediction import FIRST_SIZE
 
 TASK = Task(10, 1, 5.0)
 QUERY = Query(0.8, 1.0)
@@ -300,7 +300,7 @@ def test_the_law_of_features_is_kept() -> None:
     predict(TASK, Training(1.0, 2.0), query=QUERY, tolerance=1.0)
     predict(TASK, Training(1.0, 3.0, loss="square"), query=QUERY, tolerance=1.0)
     assert attention_law.cache_info().misses == 2
-    assert attention_law(TASK, QUERY, COARSE_SIZE, 2) is attention_law(TASK, QUERY, COARSE_SIZE, 2)
+    assert attention_law(TASK, QUERY, FIRST_SIZE) is attention_law(TASK, QUERY, FIRST_SIZE)
 
 
 @settings(

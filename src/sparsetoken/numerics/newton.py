@@ -37,6 +37,8 @@ class NewtonResult(Generic[E]):
     steps: int
 
 
+# A trial point may lie where the function overflows; it is then rejected.
+@np.errstate(all="ignore")
 def newton(
     evaluate: Callable[[Array], E],
     start: Array,
@@ -60,13 +62,7 @@ def newton(
     tolerance : float
         Largest relative Newton correction of a solution.
     """
-
-    def quiet(x: Array) -> E:
-        # A trial point may lie where the function overflows; it is then rejected.
-        with np.errstate(all="ignore"):
-            return evaluate(x)
-
-    point, current = start.copy(), quiet(start)
+    point, current = start.copy(), evaluate(start)
     residual = np.inf
     for steps in range(max_steps):
         scale = np.where(positive, np.abs(point), np.maximum(np.abs(point), _typical(point)))
@@ -80,7 +76,7 @@ def newton(
         length = _largest_step(point, correction, positive)
         while True:
             candidate = point - length * correction
-            trial = quiet(candidate)
+            trial = evaluate(candidate)
             following = _size(solve(trial.gradient), scale)
             if following <= (1 - 0.25 * length) * residual:
                 break

@@ -19,6 +19,10 @@ from sparsetoken.theory.tokens import draw_tokens, exponential_sums
 __all__ = ["FeatureLaw", "attention_law", "pooled_law", "vectorised_law"]
 
 
+# Below this sharpness attention is close to pooling, and the mean of the tokens matters most.
+MILD_SHARPNESS = 0.2
+
+
 @dataclass(frozen=True, eq=False)
 class FeatureLaw:
     """Points of the law of (c_q, c_e, S, y), replicate after replicate.
@@ -100,7 +104,8 @@ def _replicate(
     groups = {+1: (task.informative, task.length - task.informative), -1: (0, task.length)}
     amplitude, along_noise, scale = [], [], []
     for label, counts in groups.items():
-        tokens = draw_tokens(counts, log2_points, (*seed, label + 1))
+        mild = query.sharpness < MILD_SHARPNESS
+        tokens = draw_tokens(counts, log2_points, (*seed, label + 1), mean_first=mild)
         a, b, s = exponential_sums(tokens, query.sharpness, (shift, 0.0)).softmax_triple()
         amplitude.append(a)
         along_noise.append(b)

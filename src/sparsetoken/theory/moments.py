@@ -207,14 +207,16 @@ class MomentTable:
     ----------
     coefficients : array of shape (centre degrees, scale degrees, 10)
     centre_range, scale_range : (low, high)
-    error : array of shape (10,)
-        Estimated largest interpolation error of each moment, from the last coefficients.
+    row_error, column_error : arrays of shape (10,)
+        Estimated largest interpolation error of each moment in the centre and in the scale, from
+        the last coefficients.
     """
 
     coefficients: Array
     centre_range: tuple[float, float]
     scale_range: tuple[float, float]
-    error: Array
+    row_error: Array
+    column_error: Array
 
     @classmethod
     def build(
@@ -234,17 +236,23 @@ class MomentTable:
             "ai,bj,ijm->abm", _transform(rows), _transform(columns), values, optimize=True
         )
         size = np.abs(coefficients)
-        error = size[-2:].sum(axis=(0, 1)) + (size[:, -2:].sum(axis=(0, 1)) if columns > 2 else 0)
-        return cls(coefficients, centre_range, scale_range, error)
+        row_error = size[-2:].sum(axis=(0, 1))
+        column_error = size[:, -2:].sum(axis=(0, 1)) if columns > 1 else np.zeros(len(MOMENTS))
+        return cls(coefficients, centre_range, scale_range, row_error, column_error)
 
-    def resolves(self, tolerance: float) -> bool:
-        """Tell whether the interpolation error is below a fraction of each moment's size.
+    @property
+    def error(self) -> Array:
+        """The interpolation error of each moment, (10,)."""
+        return self.row_error + self.column_error
+
+    def unresolved(self, tolerance: float) -> tuple[bool, bool]:
+        """Tell whether rows and columns leave an error above a fraction of each moment's size.
 
         The last six moments enter only the Hessian, where they steer Newton's method: 1e-3 will do.
         """
-        largest = np.abs(self.coefficients).sum(axis=(0, 1))
-        relative = self.error / np.maximum(largest, 1e-300)
-        return bool(relative[:4].max() <= tolerance and relative[4:].max() <= 1e-3)
+        largest = np.maximum(np.abs(self.coefficients).sum(axis=(0, 1)), 1e-300)
+        allowed = largest * np.where(np.arange(len(MOMENTS)) < 4, tolerance, 1e-3)
+        return bool(np.any(self.row_error > allowed)), bool(np.any(self.column_error > allowed))
 
     def __call__(self, centre: Array, scale_basis: Array, count: int) -> Array:
         """Return the first `count` moments, (n, count), at centres and scales.

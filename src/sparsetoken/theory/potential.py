@@ -9,6 +9,7 @@ With order parameters (μ_q, μ_e, b, ν), a noise scale τ and its dual β,
 safe. At the saddle point τ = ν, and the six conditions are the five self-consistent equations.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,9 @@ __all__ = ["VARIABLES", "FirstOrder", "Potential", "SecondOrder"]
 VARIABLES = ("along", "across", "bias", "rest", "width", "dual")
 ALONG, ACROSS, BIAS, REST, WIDTH, DUAL = range(6)
 
-_TABLE_SHAPES = ((24, 6), (32, 8), (48, 10), (64, 12), (96, 14), (128, 16), (256, 16))
+# Rows and columns of a table of moments: where to begin, and beyond which to do without.
+_FIRST_TABLE = (24, 6)
+_LAST_TABLE = (400, 60)
 _TABLE_TOLERANCE = 2e-6
 # Laws of fewer points are not worth a table.
 _SMALL_LAW = 512
@@ -75,11 +78,17 @@ class Potential:
     smoothing : float
         ε >= 0: the loss is replaced by its Moreau envelope M_ε, which turns the prox step χS² into
         χS² + ε. A way to approach losses with kinks.
-    resolution : int
-        Which size of table resolves the margin's moments; grows as needed.
+    resolution : tuple of int
+        Rows and columns of the table that resolves the margin's moments; they grow as needed.
     """
 
-    def __init__(self, law: FeatureLaw, loss: Loss, alpha: float, resolution: int = 0) -> None:
+    def __init__(
+        self,
+        law: FeatureLaw,
+        loss: Loss,
+        alpha: float,
+        resolution: tuple[int, int] = _FIRST_TABLE,
+    ) -> None:
         self.law = law
         self.loss = loss
         self.alpha = alpha / law.dimension_ratio
@@ -160,40 +169,47 @@ class Potential:
 
         Without `probe` the error of quadrature is not looked at.
         """
-        centre = self._signed @ x[:3]
-        noise, step, smoothing = (
-            float(np.hypot(x[REST], x[ACROSS])),
-            x[WIDTH] / x[DUAL],
-            self.smoothing,
-        )
+        centre, scale = self._signed @ x[:3], self.law.scale
+        noise, step = float(np.hypot(x[REST], x[ACROSS])), x[WIDTH] / x[DUAL]
 
         def exact(centre: Array, scale: Array, order: int = 8) -> Array:
-            steps = step * scale**2 + smoothing
+            steps = step * scale**2 + self.smoothing
             return margin_moments(self.loss, centre, noise * scale, steps, order)
 
-        scale = self.law.scale
         if self.loss.piecewise_quadratic:
             return exact(centre, scale), np.zeros(len(MOMENTS))
+        error = np.zeros(len(MOMENTS))
+        if probe:
+            some = slice(None, None, max(1, len(centre) // 32))
+            finer, usual = (exact(centre[some], scale[some], order) for order in (16, 8))
+            error = np.abs(finer - usual).max(axis=0)
         if len(scale) > _SMALL_LAW:
-            span = (float(centre.min()), float(centre.max()))
-            while self.resolution < len(_TABLE_SHAPES):
-                rows, columns = _TABLE_SHAPES[self.resolution]
-                flat = self._scale_range[0] == self._scale_range[1]
-                shape = (rows, 1 if flat else columns)
-                table = MomentTable.build(exact, span, self._scale_range, shape)
-                if table.resolves(_TABLE_TOLERANCE):
-                    if self._scale_basis is None:
-                        most = _TABLE_SHAPES[-1][1]
-                        self._scale_basis = MomentTable.scale_basis(scale, most)
-                    return table(centre, self._scale_basis, count), table.error
-                self.resolution += 1
+            table = self._table(exact, (float(centre.min()), float(centre.max())))
+            if table is not None:
+                columns = self.resolution[1]
+                if self._scale_basis is None or self._scale_basis.shape[1] < columns:
+                    self._scale_basis = MomentTable.scale_basis(scale, columns)
+                return table(centre, self._scale_basis, count), error + table.error
         chunks = [slice(i, i + 4096) for i in range(0, len(centre), 4096)]
-        moments = np.concatenate([exact(centre[part], scale[part]) for part in chunks])
-        if not probe:
-            return moments, np.zeros(len(MOMENTS))
-        some = slice(None, None, max(1, len(centre) // 32))
-        finer = exact(centre[some], scale[some], order=16)
-        return moments, np.abs(finer - moments[some]).max(axis=0)
+        return np.concatenate([exact(centre[part], scale[part]) for part in chunks]), error
+
+    def _table(
+        self, exact: Callable[[Array, Array], Array], span: tuple[float, float]
+    ) -> MomentTable | None:
+        """Return a table of the moments that is fine enough, or None if none of a fair size is."""
+        flat = self._scale_range[0] == self._scale_range[1]
+        while self.resolution[0] <= _LAST_TABLE[0] and self.resolution[1] <= _LAST_TABLE[1]:
+            rows, columns = self.resolution
+            shape = (rows, 1 if flat else columns)
+            table = MomentTable.build(exact, span, self._scale_range, shape)
+            more_rows, more_columns = table.unresolved(_TABLE_TOLERANCE)
+            if not more_rows and not more_columns:
+                return table
+            self.resolution = (
+                int(1.4 * rows) if more_rows else rows,
+                int(1.3 * columns) + 1 if more_columns else columns,
+            )
+        return None
 
 
 class _Chain:

@@ -30,11 +30,11 @@ __all__ = [
 
 CLASSIFIERS = ("attention", "pooled", "vectorised")
 
-# Points a class and replicate, as powers of two: for solving the equations, and for the
-# corrections that follow, where they begin and where they end.
-COARSE_SIZE = 7
+# Points a class and replicate, as powers of two: where refining begins and ends, and how many
+# powers fewer are enough to solve the equations before the correction on all points.
 FIRST_SIZE = 10
-LAST_SIZE = 15
+LAST_SIZE = 14
+COARSER = 3
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class _Path:
         law = feature_law(task, self.classifier, query, size)
         coarse = law
         if law.replicates > 1:
-            coarse = feature_law(task, self.classifier, query, COARSE_SIZE, seed=2)
+            coarse = feature_law(task, self.classifier, query, size - COARSER, seed=2)
         loss = get_loss(training.loss)
         readout = limit_readout((coarse, law), loss, training.alpha1, training.ridge, self._state)
         if readout.solution.converged:

@@ -30,7 +30,7 @@ class State:
 
     kind: str
     point: Array
-    resolution: int = 0
+    resolution: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,9 @@ def limit_readout(
         if separable:
             rough = widest_margin(coarse, ratio, _matching(start, "margin"))
             return _maximum_margin(fine, loss, ratio, rough.point, note)
-    potential = Potential(coarse, loss, alpha, start.resolution if start else 0)
+    potential = Potential(coarse, loss, alpha)
+    if start is not None and start.resolution is not None:
+        potential.resolution = start.resolution
     rough_saddle = solve_saddle(potential, ridge, _matching(start, "saddle"))
     finer = Potential(fine, loss, alpha, potential.resolution)
     finer.smoothing = potential.smoothing
@@ -140,6 +142,8 @@ def misclassified(law: FeatureLaw, weights: Array, shift: Array | float = 0.0) -
     return np.asarray(ndtr(excess / (law.scale.reshape(view) * np.hypot(across, rest)))).ravel()
 
 
+# A solver that failed may have ended where the gradient overflows.
+@np.errstate(all="ignore")
 def _saddle(
     potential: Potential, ridge: float, rough: NewtonResult[SecondOrder], note: str
 ) -> LimitReadout:
@@ -150,7 +154,7 @@ def _saddle(
     inverse[np.ix_(active, active)] = np.linalg.pinv(
         rough.evaluation.hessian[np.ix_(active, active)]
     )
-    point, residual = rough.point, rough.residual
+    point, residual = rough.point, min(rough.residual, 1.0)
     trusted = rough.converged
     for _ in range(_CORRECTIONS):
         found = potential.first_order(point, ridge)
@@ -158,9 +162,10 @@ def _saddle(
         shifts = -(found.replicate_gradients - found.gradient) @ inverse.T
         size = np.abs(correction[3:] / point[3:]).max()
         spread = np.abs(shifts[:, 3:] / point[3:]).max()
-        if size > 0.5:
+        if not size <= 0.5:
             # A readout that vanishes with the smoothing has no digits to correct.
             correction = np.zeros(6)
+            shifts = np.nan_to_num(shifts, nan=0.0, posinf=0.0, neginf=0.0)
             trusted = trusted and potential.smoothing > 0
             break
         point = point + correction

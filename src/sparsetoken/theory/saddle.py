@@ -30,9 +30,11 @@ def solve_saddle(
     """
     active = np.array([potential.law.has_query, True, True, True, True, True])
 
-    def solve(point: Array, value: float) -> NewtonResult[SecondOrder]:
+    def solve(point: Array, value: float, last: bool = True) -> NewtonResult[SecondOrder]:
+        # On the way to the target it is enough to stay near the path.
+        tolerance = 1e-5 if last else 0.03
         return newton(
-            lambda x: potential.second_order(x, value), point, active, _POSITIVE, tolerance=1e-5
+            lambda x: potential.second_order(x, value), point, active, _POSITIVE, tolerance
         )
 
     potential.smoothing = 0.0
@@ -40,26 +42,29 @@ def solve_saddle(
         result = solve(start, ridge)
         if result.converged:
             return result
-    natural = float(potential.law.weight @ potential.law.scale**2)
-    heavy = max(ridge, 10 * natural)
+    law = potential.law
+    noise = float(law.weight @ law.scale**2)
+    heavy = max(ridge, 10 * (noise + float(law.weight @ (law.along**2 + law.across**2))))
     potential.smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
-    result = solve(_heavy_ridge_point(potential, heavy), heavy)
-    result, reached = _lower(solve, result, heavy, ridge, floor=1e-9 * natural)
+    result = solve(_heavy_ridge_point(potential, heavy), heavy, last=heavy == ridge)
+    result, reached = _lower(solve, result, heavy, ridge, floor=1e-9 * noise)
     if reached > ridge:
         return replace(result, converged=False)
     if potential.loss.smooth or not result.converged:
         return result
 
-    def solve_smoothed(point: Array, smoothing: float) -> NewtonResult[SecondOrder]:
+    def solve_smoothed(
+        point: Array, smoothing: float, last: bool = True
+    ) -> NewtonResult[SecondOrder]:
         potential.smoothing = smoothing
-        return solve(point, ridge)
+        return solve(point, ridge, last)
 
     result, potential.smoothing = _lower(solve_smoothed, result, _FIRST_SMOOTHING, 0.0, floor=1e-5)
     return result
 
 
 def _lower(
-    solve: Callable[[Array, float], NewtonResult[SecondOrder]],
+    solve: Callable[[Array, float, bool], NewtonResult[SecondOrder]],
     result: NewtonResult[SecondOrder],
     current: float,
     target: float,
@@ -69,12 +74,12 @@ def _lower(
 
     Below the floor the target is tried at once. Returns the last solution and the value it is for.
     """
-    steps, factor, retries = result.steps, 10.0, 3
+    steps, factor, retries = result.steps, 100.0, 3
     while current > target and result.converged:
         following = max(current / factor, target)
         if following < floor:
             following = target
-        trial = solve(result.point, following)
+        trial = solve(result.point, following, following == target)
         steps += trial.steps
         if trial.converged:
             current, result = following, trial

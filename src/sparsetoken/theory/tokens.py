@@ -43,25 +43,39 @@ class TokenGroup:
 
 @lru_cache(maxsize=48)
 def draw_tokens(
-    counts: tuple[int, ...], log2_points: int, seed: tuple[int, ...], most: int = EXPLICIT
+    counts: tuple[int, ...],
+    log2_points: int,
+    seed: tuple[int, ...],
+    most: int = EXPLICIT,
+    mean_first: bool = False,
 ) -> tuple[TokenGroup, ...]:
     """Draw groups of independent standard normal tokens at 2^log2_points scrambled Sobol points.
 
     At most `most` tokens of a group are drawn one by one. Kept for repeated calls: the tokens do
     not depend on the signal or the query.
+
+    With `mean_first` and all tokens drawn, the mean of a sequence has a coordinate of its own: it
+    is independent of the differences from it, so that it can be replaced. Sums that weigh all
+    tokens nearly alike are then almost one-dimensional, and far more accurate.
     """
     explicit = [min(count, most) for count in counts]
     rests = [count - kept for count, kept in zip(counts, explicit, strict=True)]
     sizes = [kept + (_NORMALS if rest else 0) for kept, rest in zip(explicit, rests, strict=True)]
-    sobol = qmc.Sobol(sum(sizes), scramble=True, rng=np.random.default_rng(seed))
+    replaced = mean_first and not any(rests)
+    sobol = qmc.Sobol(sum(sizes) + replaced, scramble=True, rng=np.random.default_rng(seed))
     # Half a spacing of the 30-bit grid keeps the uniforms off 0.
     uniforms = sobol.random_base2(log2_points) + 2.0**-31
     groups = []
+    means, uniforms = uniforms[:, :replaced], uniforms[:, replaced:]
     for part, count, kept, rest in zip(
         np.split(uniforms, np.cumsum(sizes)[:-1], axis=1), counts, explicit, rests, strict=True
     ):
         normals = ndtri(part[:, kept:]) if rest else np.zeros((len(part), _NORMALS))
         groups.append(TokenGroup(_largest(part[:, :kept], count), rest, normals))
+    if replaced:
+        old = sum(group.values.sum(axis=1, keepdims=True) for group in groups) / sum(counts)
+        shift = ndtri(means) / np.sqrt(sum(counts)) - old
+        groups = [TokenGroup(group.values + shift, 0, group.normals) for group in groups]
     return tuple(groups)
 
 
