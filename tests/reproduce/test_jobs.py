@@ -7,6 +7,7 @@ from sparsetoken.reproduce.claim import Job, Quantity, Table
 from sparsetoken.reproduce.execution import execute, run_cell
 from sparsetoken.reproduce.jobs import (
     alignment_job,
+    capacity_trials,
     compared_jobs,
     counting_job,
     prediction_job,
@@ -95,6 +96,15 @@ def test_errors_counted_at_the_required_strength_are_those_asked_for(classifier:
     (row,) = tabulate([job], [counted], {}).rows
     assert row["trials"] == 4
     assert row["test_error_error"] == pytest.approx(0.0017, rel=1)
+
+
+def test_separated_data_count_even_if_their_margin_is_not_found_to_the_last_digit() -> None:
+    # In this trial the maximum margin's residual stays just above the solver's tolerance.
+    task, query = Task(10, 1, 3.0, 0.5), Query(0.8, 1.5)
+    job = capacity_trials(9, task, 200, 1.0, "attention", query, seed=1)[8]
+    found = execute(job.kind, job.arguments)
+    assert found["separable"] == 1
+    assert found["train_loss"] == 0
 
 
 def test_a_strength_at_fixed_sharpness_is_at_least_the_best() -> None:

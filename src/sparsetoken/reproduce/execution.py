@@ -167,7 +167,8 @@ def _capacity_trial(
     found = run_trial(task, training, dimension, trial, classifier, query, seed=seed)
     if found.separable is None:
         raise ArithmeticError(f"separable or not could not be decided: {found.status}")
-    return _converged(found.to_dict())
+    # Separated data have no loss, however precisely their maximum margin was found.
+    return _converged(found.to_dict() | {"converged": found.converged or found.separable})
 
 
 def _converged(record: dict[str, Any]) -> dict[str, Any]:

@@ -211,8 +211,8 @@ CLAIM = Claim(
             "vectorised_ratios": [0.5, 1.0, 2.0],
             "dimension": 200,
             "trials": 6,
-            "dimensions": [50, 100, 200, 400],
-            "size_trials": 24,
+            "dimensions": [50, 150, 450],
+            "size_trials": 60,
         },
         "tiny": {
             **COMMON,
