@@ -55,7 +55,7 @@ judged by its z-score; since the standard error of few trials is itself uncertai
 distribution is used, and expressed as the normal deviate of the same probability. At a finite d the
 mean may differ from the limit by a term of order 1/d; the criteria say how much is granted, and
 claim 8 measures how the distance shrinks.</p>
-<p><b>Verdicts.</b> Each claim has a criterion, fixed in its module before the numbers are known,
+<p><b>Verdicts.</b> Each claim has a criterion, stated in its module and the same for every run,
 and made of checks. A check holds or fails if twice the uncertainty lies on one side of its bound,
 and is open otherwise. A claim is <i>confirmed</i> if all checks hold, <i>refuted</i> if one fails,
 and <i>undecided</i> if none fails but one is open. <i>Broken</i> means that the computation itself
