@@ -28,6 +28,8 @@ def main(extra):
     with Lock(VENV + ".lock"):
         if is_fresh(stamp):
             return
+        print("Making .venv and installing sparsetoken into it, once; this takes a minute or two.")
+        sys.stdout.flush()
         if not works():
             make_environment()
         install("-e", ROOT + ("[" + extra + "]" if extra else ""))

@@ -84,6 +84,18 @@ def test_a_wrong_call_is_one_message_and_exit_code_2(arguments: list[str]) -> No
     assert "Traceback" not in result.stderr
 
 
+def test_a_file_that_cannot_be_used_is_one_message_and_exit_code_2(runner: CliRunner) -> None:
+    @main.command("fails")
+    def fails() -> None:
+        raise FileNotFoundError(2, "No such file or directory", "gone.txt")
+
+    try:
+        result = runner.invoke(main, ["fails"])
+    finally:
+        del main.commands["fails"]
+    assert (result.exit_code, result.output) == (2, "Error: gone.txt: No such file or directory\n")
+
+
 def test_a_bad_parameter_in_any_command_is_one_message_and_exit_code_2(runner: CliRunner) -> None:
     @main.command("fails")
     def fails() -> None:

@@ -91,6 +91,7 @@ def test_a_stopped_run_says_how_to_go_on(
         (["one"], "not a valid integer"),
         (["--workers", "0"], "--workers"),
         (["--seed", "-1"], "--seed"),
+        (["4", "--quick", "--output", "/proc/new"], "/proc/new: No such file or directory"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_message(

@@ -43,6 +43,7 @@ def test_csv_has_a_row_for_every_trial(tmp_path):
     path = tmp_path / "trials.csv"
     result = run("--csv", str(path), "--classifier", "pooled", "--fresh-test", "20")
     assert result.exit_code == 0, result.output
+    assert f"Wrote {path}" in result.stderr
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert [int(row["trial"]) for row in rows] == [0, 1, 2, 3]
     expected = run_trial(Task(10, 1, 5.0), Training(4.0, 4.0, query_step=20.0), 30, 2, "pooled")
@@ -65,6 +66,38 @@ def test_bad_values_are_one_message_and_exit_code_2(wrong):
     assert result.exit_code == 2
     assert "Traceback" not in result.output
     assert result.stderr.count("Error") == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("missing/trials.csv", "missing does not exist"),
+        ("file/trials.csv", "file is not a folder"),
+        (".", "is a folder, not a file"),
+    ],
+)
+def test_a_table_that_cannot_be_written_is_refused_before_the_trials(
+    tmp_path, monkeypatch, place, message
+):
+    def never(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(trials_module, "run_trial", never)
+    (tmp_path / "file").touch()
+    result = run("--csv", str(tmp_path / place))
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("Error") == 1
+
+
+def test_too_little_memory_for_whole_sequences_points_to_the_other_sampler(monkeypatch):
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(trials_module, "run_trial", full)
+    result = run("--sampler", "plain")
+    assert result.exit_code == 2
+    assert "use --sampler reduced" in result.stderr
 
 
 def test_an_interrupt_shows_what_has_finished(monkeypatch):

@@ -89,8 +89,9 @@ def test_export_has_a_row_for_each_trial(study: Path, tmp_path: Path, kind: str)
         assert float(rows[0]["theory_test_error"]) > 0
 
 
-def test_export_needs_a_format(study: Path, tmp_path: Path) -> None:
-    result = sweep("export", study, tmp_path / "out")
+@pytest.mark.parametrize("formats", [(), ("--csv", "--json")])
+def test_export_needs_one_format(study: Path, tmp_path: Path, formats: tuple[str, ...]) -> None:
+    result = sweep("export", study, *formats, tmp_path / "out")
     assert result.exit_code == 2
     assert "say which format: --csv, --parquet or --json" in result.output
 
@@ -108,13 +109,26 @@ def test_plot_draws_lines_over_dots(study: Path, tmp_path: Path, ending: str) ->
     [
         (["--x", "loss"], "'loss' is not a numeric setting of all cells"),
         (["--y", "happiness"], "there is no field 'happiness' to draw; there are alignment,"),
-        (["--output", "figure.doc"], "format = 'doc' is not valid"),
+        (["--output", "figure.doc"], "output = 'figure.doc' is not valid"),
     ],
 )
 def test_plot_refuses_what_it_cannot_draw(study: Path, options: list[str], message: str) -> None:
     result = sweep("plot", study, *options)
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("run", "--store"), ("plot", "--output"), ("export", "--csv")],
+    ids=lambda words: words[0],
+)
+def test_a_missing_folder_is_refused(study: Path, tmp_path: Path, command: tuple[str, str]) -> None:
+    name, option = command
+    result = sweep(name, study, option, tmp_path / "missing" / "file.png")
+    assert result.exit_code == 2
+    assert f"the folder {tmp_path / 'missing'} does not exist" in result.output
+    assert not (tmp_path / "missing").exists()
 
 
 def test_failed_trials_are_shown_and_give_exit_code_1(

@@ -110,6 +110,14 @@ def test_ranges_hold_both_ends_and_even_steps(
         assert math.isclose(place, places[0] + number * step, rel_tol=1e-9, abs_tol=1e-9)
 
 
+def test_ranges_hold_round_numbers_exactly() -> None:
+    head = HEAD + TASK + "[training]\nalpha0 = 1\nalpha1 = "
+    doubled = values(head + '{ from = 1, to = 8, count = 4, scale = "log" }\n', "alpha1")
+    assert list(doubled) == [1, 2, 4, 8]
+    tenths = values(head + "{ from = 0.1, to = 0.5, count = 5 }\n", "alpha1")
+    assert list(tenths) == [0.1, 0.2, 0.3, 0.4, 0.5]
+
+
 def test_ranges_of_whole_numbers_are_rounded_and_have_no_repetitions() -> None:
     text = 'trials = 1\ndimensions = { from = 2, to = 100, count = 9, scale = "log" }\n'
     found = values(text + TASK + TRAINING, "dimension")

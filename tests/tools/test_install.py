@@ -73,3 +73,16 @@ def test_one_installation_waits_for_the_other(copy: Path) -> None:
     assert not second.is_alive()
     # Having found it done, the second did not install: there still is no Python in .venv.
     assert not (copy / ".venv" / "bin").exists()
+
+
+def test_an_installation_says_what_it_does(
+    copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = runpy.run_path(str(copy / "tools" / "install.py"))["main"]
+    main("")
+    assert capsys.readouterr().out == ""
+    monkeypatch.setitem(main.__globals__, "works", lambda: True)
+    monkeypatch.setitem(main.__globals__, "install", lambda *_: None)
+    main("dev")
+    assert "Making .venv and installing" in capsys.readouterr().out
+    assert (copy / ".venv" / ".installed-dev").exists()

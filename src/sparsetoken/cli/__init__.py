@@ -18,13 +18,18 @@ __all__ = ["main"]
 
 
 class _Commands(click.Group):
-    """A group whose commands turn a ParameterError into one message and exit code 2."""
+    """A group whose commands turn what a user can cause into one message and exit code 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ParameterError as error:
             raise click.UsageError(str(error)) from None
+        except BrokenPipeError:  # a reader such as `head` has seen enough: click ends quietly
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.UsageError(f"{where}{error.strerror or error}") from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

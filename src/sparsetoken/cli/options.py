@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -76,7 +77,9 @@ def curve_options(function: Function) -> Function:
         click.option("--points", type=int, default=20, show_default=True, help="How many values."),
         click.option("--log", "logarithmic", is_flag=True, help="Space the values by factors."),
         click.option(
-            "--plot", type=click.Path(dir_okay=False), help="Draw the curve (.svg, .pdf or .png)."
+            "--plot",
+            type=click.Path(path_type=Path),
+            help="Draw the curve (.svg, .pdf or .png).",
         ),
     ]
     for option in reversed(options):

@@ -2,16 +2,72 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["Measured", "draw_curve", "print_curve", "print_json", "print_record", "with_error"]
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "Measured",
+    "check_folder",
+    "check_picture",
+    "check_writable",
+    "draw_curve",
+    "print_curve",
+    "print_json",
+    "print_record",
+    "tell_written",
+    "with_error",
+]
 
 # A value and its numerical error, None if it has none.
 Measured = tuple[Any, float | None]
+
+
+_PICTURES = (".pdf", ".png", ".svg")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that does not exist."""
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise click.UsageError(f"the folder {folder} {problem}")
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, before any work, a file that could not be written after it."""
+    from tempfile import TemporaryFile
+
+    check_folder(path.parent)
+    if path.is_dir():
+        raise click.UsageError(f"{path} is a folder, not a file")
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise click.UsageError(f"{path} cannot be written: Permission denied")
+        return
+    try:
+        # An attempt, because permissions do not tell of read-only and special file systems.
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def check_picture(option: str, path: Path) -> None:
+    """Refuse, before any work, a picture of an unknown kind or that could not be written."""
+    if path.suffix not in _PICTURES:
+        accepted = "a file name that ends in " + ", ".join(_PICTURES)
+        raise ParameterError(option, str(path), accepted)
+    check_writable(path)
+
+
+def tell_written(path: Path) -> None:
+    """Say that a file was written, on the stream that is not for results."""
+    click.echo(f"Wrote {path}", err=True)
 
 
 def with_error(value: Any, error: float | None) -> str:
@@ -82,7 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 def draw_curve(
-    path: str,
+    path: Path,
     over: str,
     values: Sequence[float],
     curves: Mapping[str, Sequence[Measured]],
@@ -92,10 +148,7 @@ def draw_curve(
 ) -> None:
     """Draw theory curves against the varied field, one panel for each quantity."""
     from sparsetoken.plotting import describe, draw_theory, look_of, new_figure, save_figure
-    from sparsetoken.validation import choice
 
-    target = Path(path)
-    choice("plot", target.suffix.lstrip("."), ("svg", "pdf", "png"))
     figure, panels = new_figure(columns=len(curves))
     for axes, (name, entries) in zip(panels, curves.items(), strict=True):
         points = [entry[0] for entry in entries]
@@ -110,7 +163,8 @@ def draw_curve(
             axes.set_xscale("log")
     shown = {key: value for key, value in settings.items() if key != over}
     figure.suptitle(f"{look}: {describe(shown)}", fontsize=6, wrap=True)
-    save_figure(figure, target.with_suffix(""), [target.suffix.lstrip(".")])
+    save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])
+    tell_written(path)
 
 
 def describe_name(field: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparsetoken.cli.options import json_option
+from sparsetoken.cli.output import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +73,8 @@ def reproduce(
         return
     from sparsetoken.report import write_results
 
+    output.mkdir(parents=True, exist_ok=True)
+    check_writable(output / "report.html")
     profile = "quick" if quick else "full"
     findings = _examine_all(chosen, profile, seed, output, workers, console)
     command = " ".join(

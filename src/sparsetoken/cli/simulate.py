@@ -16,7 +16,7 @@ from sparsetoken.cli.options import (
     task_options,
     training_options,
 )
-from sparsetoken.cli.output import Measured, with_error
+from sparsetoken.cli.output import Measured, check_writable, tell_written, with_error
 
 if TYPE_CHECKING:
     from sparsetoken.simulation.trials import Simulation
@@ -51,16 +51,18 @@ THEORY_COVERAGE = 3.0
 @click.option("--fresh-test", type=int, default=0, help="Also test on this many fresh samples.")
 @json_option
 @click.option(
-    "--csv", "csv_path", type=click.Path(dir_okay=False), help="Write a row for every trial."
+    "--csv", "csv_path", type=click.Path(path_type=Path), help="Write a row for every trial."
 )
 def simulate(
-    dimension: int, trials: int, workers: int, as_json: bool, csv_path: str | None, **options: Any
+    dimension: int, trials: int, workers: int, as_json: bool, csv_path: Path | None, **options: Any
 ) -> None:
     """Train classifiers on data drawn from a task, and compare with theory.
 
     z is (simulation - theory) / standard error: a few units at most, if both are right and the
     dimension is large. Ctrl-C ends early and shows the trials that have finished.
     """
+    if csv_path is not None:
+        check_writable(csv_path)
     task, training = read_task(options), read_training(options)
     settings = {
         "classifier": options["classifier"],
@@ -76,8 +78,9 @@ def simulate(
     if not result.trials:
         raise click.Abort
     theory = _theory(result)
-    if csv_path:
-        _write_csv(Path(csv_path), result)
+    if csv_path is not None:
+        _write_csv(csv_path, result)
+        tell_written(csv_path)
     if as_json:
         _print_json(result, theory, trials, interrupted)
     else:
@@ -104,6 +107,9 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
                 progress.advance(bar)
         except KeyboardInterrupt:
             interrupted = True
+        except MemoryError:
+            advice = ": use --sampler reduced" if options["sampler"] == "plain" else ""
+            raise click.UsageError(f"the trials do not fit into memory{advice}") from None
     kept = {name: options[name] for name in ("classifier", "query", "sampler", "at", "seed")}
     ordered = tuple(sorted(found, key=lambda trial: trial.trial))
     return Simulation(task, training, dimension, **kept, trials=ordered), interrupted

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sparsetoken.cli.output import check_folder, check_picture, check_writable
+
 if TYPE_CHECKING:
     from sparsetoken.sweeps import Counts, Progress, Store
 
@@ -118,6 +120,7 @@ def run(
 
     path = _store_path(study, store)
     grid = read_study(study)
+    check_folder(path.parent)
     try:
         with _progress_shown() as show:
             end = run_sweep(
@@ -229,18 +232,20 @@ def status(study: Path, store: Path | None, as_json: bool) -> None:
 @sweep.command()
 @_study
 @_store
-@click.option("--csv", "kind", flag_value="csv", help="Comma-separated values.")
-@click.option("--parquet", "kind", flag_value="parquet", help="Parquet; needs pyarrow.")
-@click.option("--json", "kind", flag_value="json", help="A JSON array of rows.")
+@click.option("--csv", is_flag=True, help="Comma-separated values.")
+@click.option("--parquet", is_flag=True, help="Parquet; needs pyarrow.")
+@click.option("--json", is_flag=True, help="A JSON array of rows.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def export(study: Path, store: Path | None, kind: str | None, file: Path) -> None:
+def export(study: Path, store: Path | None, file: Path, **formats: bool) -> None:
     """Write the trials of STUDY to FILE: one row a trial, all settings as columns."""
     from sparsetoken.sweeps.export import FORMATS
 
-    if kind is None:
-        raise click.UsageError("say which format: --csv, --parquet or --json")
+    kinds = [name for name, wanted in formats.items() if wanted]
+    if len(kinds) != 1:
+        raise click.UsageError("say which format: --csv, --parquet or --json, one of them")
+    check_writable(file)
     with _open_store(study, store, check=True) as opened, _waiting(f"Writing {file}"):
-        count = FORMATS[kind](opened, file)
+        count = FORMATS[kinds[0]](opened, file)
     click.echo(f"Wrote {count} rows to {file}")
 
 
@@ -283,6 +288,7 @@ def plot(
 
     chosen = read_study(study)
     path = output or study.with_suffix(".png")
+    check_picture("output", path)
     with _open_store(study, store, check=False) as opened, _waiting("Drawing"):
         figure = draw_store(
             opened,

@@ -18,7 +18,14 @@ from sparsetoken.cli.options import (
     task_options,
     training_options,
 )
-from sparsetoken.cli.output import Measured, draw_curve, print_curve, print_json, print_record
+from sparsetoken.cli.output import (
+    Measured,
+    check_picture,
+    draw_curve,
+    print_curve,
+    print_json,
+    print_record,
+)
 from sparsetoken.task import Query, Task, Training, vary
 
 __all__ = ["align", "capacity", "oracle", "predict", "prediction_record"]
@@ -206,7 +213,7 @@ def _show(
     }
     over = options["over"]
     if over is None:
-        if options["plot"]:
+        if options["plot"] is not None:
             raise click.UsageError("--plot draws a curve: say which field varies with --over")
         record = once()
         if options["as_json"]:
@@ -214,6 +221,8 @@ def _show(
         else:
             print_record(classifier, record)
         return
+    if options["plot"] is not None:
+        check_picture("plot", options["plot"])
     values = curve_values(
         over, options["start"], options["stop"], options["points"], options["logarithmic"]
     )
@@ -230,7 +239,7 @@ def _show(
         for status in sorted({record["status"][0] for record in records if "status" in record}):
             if status != "converged":
                 click.echo(f"note: {status}", err=True)
-    if options["plot"]:
+    if options["plot"] is not None:
         curves = {name: [record[name] for record in records] for name in drawn}
         draw_curve(options["plot"], over, values, curves, classifier, fixed, options["logarithmic"])
 

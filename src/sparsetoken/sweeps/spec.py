@@ -85,10 +85,10 @@ def _range(given: Mapping[str, Any], whole: bool) -> Axis:
         values = [start * (stop / start) ** step for step in steps]
     else:
         values = [start + (stop - start) * step for step in steps]
-    values[-1] = stop  # exactly, whatever the rounding
     if whole:
         return tuple(dict.fromkeys(round(value) for value in values))
-    return tuple(values)
+    # To 12 digits, so that 1 to 8 by factors of 2 holds 2 and 4 exactly; the ends as given.
+    return (start, *(float(f"{value:.12g}") for value in values[1:-1]), stop)
 
 
 def _table(name: str, kind: type, *, partial: bool = False) -> type[_Strict]:
