@@ -109,6 +109,8 @@ def test_plot_draws_lines_over_dots(study: Path, tmp_path: Path, ending: str) ->
     [
         (["--x", "loss"], "'loss' is not a numeric setting of all cells"),
         (["--y", "happiness"], "there is no field 'happiness' to draw; there are alignment,"),
+        (["--y", "status"], "no trial has a number 'status' to draw; there are alignment,"),
+        (["--y", "fresh_test_error"], "no trial has a number 'fresh_test_error' to draw"),
         (["--output", "figure.doc"], "output = 'figure.doc' is not valid"),
     ],
 )
@@ -116,6 +118,19 @@ def test_plot_refuses_what_it_cannot_draw(study: Path, options: list[str], messa
     result = sweep("plot", study, *options)
     assert result.exit_code == 2
     assert message in result.output
+    offered = result.output.partition("there are ")[2].strip().split(", ")
+    assert "status" not in offered
+    assert len(set(offered)) == len(offered)
+
+
+@pytest.mark.parametrize(
+    ("field", "title"),
+    [("test_error", "A small study"), ("train_loss", "train loss, study.toml")],
+)
+def test_the_title_fits_what_is_drawn(study: Path, tmp_path: Path, field: str, title: str) -> None:
+    file = tmp_path / "out.svg"
+    assert sweep("plot", study, "--output", file, "--y", field).exit_code == 0
+    assert f"<!-- {title} -->" in file.read_text()
 
 
 @pytest.mark.parametrize(

@@ -289,13 +289,16 @@ def plot(
     chosen = read_study(study)
     path = output or study.with_suffix(".png")
     check_picture("output", path)
+    field = y or chosen.plot.y
+    # The title is about what the study draws by itself.
+    title = chosen.title if field == chosen.plot.y else f"{field.replace('_', ' ')}, {study.name}"
     with _open_store(study, store, check=False) as opened, _waiting("Drawing"):
         figure = draw_store(
             opened,
             x or chosen.plot.x,
-            y or chosen.plot.y,
+            field,
             scale or chosen.plot.scale,
-            chosen.title,
+            title,
         )
         save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])
     click.echo(f"Wrote {path}")

@@ -6,6 +6,7 @@ the one on the horizontal axis, gets a panel for each of its values.
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Summary", "draw_store", "summarise"]
 
 _MOST_PANELS = 12
+_LOOKED_AT = 1000
 _MARKERS = "os^vDPXh"
 
 
@@ -33,12 +35,16 @@ class Summary(NamedTuple):
 
 
 def summarise(store: Store, field: str) -> list[Summary]:
-    """Return a field of every cell. Trials in which it is None do not count."""
+    """Return a field of every cell. Trials in which it is not a number do not count."""
     values: dict[int, list[float]] = {}
     for row in store.rows():
-        if row.get(field) is not None:
+        if _is_drawable(row.get(field)):
             values.setdefault(row["cell"], []).append(float(row[field]))
-    theory = {row["cell"]: row.get(field) for row in store.theory_rows()}
+    theory = {
+        row["cell"]: float(row[field])
+        for row in store.theory_rows()
+        if _is_drawable(row.get(field))
+    }
     return [
         Summary(settings, theory.get(cell), *_mean(values.get(cell, [])))
         for cell, settings in store.cells()
@@ -67,10 +73,13 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
     """
     from sparsetoken.plotting import new_figure, shared_legend
 
-    known = [*store.columns("trials"), *store.columns("theory")]
-    if y not in known:
-        raise SweepError(f"there is no field {y!r} to draw; there are {', '.join(known) or 'none'}")
+    if y not in (*store.columns("trials"), *store.columns("theory")):
+        raise SweepError(f"there is no field {y!r} to draw; there are {_drawable_fields(store)}")
     cells = summarise(store, y)
+    if all(cell.theory is None and cell.mean is None for cell in cells):
+        raise SweepError(
+            f"no trial has a number {y!r} to draw; there are {_drawable_fields(store)}"
+        )
     varied = _varied(cells)
     x = _horizontal(cells, varied) if x is None else x
     if any(not _is_number(cell.settings.get(x)) for cell in cells):
@@ -93,6 +102,18 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
     if title:
         figure.legends[0].set_title(title)
     return figure
+
+
+def _is_drawable(value: Any) -> bool:
+    """Tell whether a result has a mean: a number, or a truth value."""
+    return isinstance(value, int | float)
+
+
+def _drawable_fields(store: Store) -> str:
+    """Return the names of the fields with numbers; the first trials are enough to tell."""
+    rows = [*islice(store.rows(), _LOOKED_AT), *islice(store.theory_rows(), _LOOKED_AT)]
+    known = dict.fromkeys((*store.columns("trials"), *store.columns("theory")))
+    return ", ".join(n for n in known if any(_is_drawable(row.get(n)) for row in rows)) or "none"
 
 
 def _varied(cells: Iterable[Summary]) -> list[str]:
