@@ -101,3 +101,12 @@ def test_bad_arguments_are_refused_in_one_message(
     assert result.exit_code == 2
     assert told in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_run_of_some_claims_has_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["reproduce", "5", "--quick", "--workers", "1"])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "reproduction" / "quick" / "claims-5" / "report.html").exists()

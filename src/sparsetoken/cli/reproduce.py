@@ -29,9 +29,8 @@ COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broke
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reproduction"),
-    show_default=True,
-    help="Folder for report, figures, numbers and verdicts.",
+    help="Folder for report, figures, numbers and verdicts; by default one for each choice of "
+    "claims, in reproduction.",
 )
 @click.option(
     "--workers",
@@ -52,7 +51,7 @@ def reproduce(
     numbers: tuple[int, ...],
     quick: bool,
     only_list: bool,
-    output: Path,
+    output: Path | None,
     workers: int,
     seed: int,
     as_json: bool,
@@ -73,9 +72,13 @@ def reproduce(
         return
     from sparsetoken.report import write_results
 
+    profile = "quick" if quick else "full"
+    if output is None:
+        # A run of some claims must not replace the report of all.
+        chosen_name = "-".join(["claims", *map(str, numbers)]) if numbers else "all"
+        output = Path("reproduction") / profile / chosen_name
     output.mkdir(parents=True, exist_ok=True)
     check_writable(output / "report.html")
-    profile = "quick" if quick else "full"
     findings = _examine_all(chosen, profile, seed, output, workers, console)
     command = " ".join(
         ["sparsetoken reproduce", *map(str, numbers), *(["--quick"] if quick else [])]

@@ -125,9 +125,10 @@ CLAIM = Claim(
         "dominated by noise and the query useless."
     ),
     meaning=(
-        "If the very first learning step sees too little, attention is pointed at noise and does "
-        "worse than no attention at all. A rate that is merely small leaves attention spread "
-        "evenly over all words."
+        "If the very first learning step sees too few samples, attention is pointed at noise and "
+        "does worse than no attention at all. A small rate is another matter: the first readout "
+        "points the same way at any rate, so that the query still finds the signal; it is only so "
+        "weak that attention stays spread evenly over all words, as in pooling."
     ),
     criterion=(
         "At the smallest α0: cosines of readout and query below 0.3 and final error at least the "
