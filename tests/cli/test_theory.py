@@ -77,6 +77,11 @@ def test_a_curve_as_table_json_and_picture(tmp_path: Path) -> None:
     assert "0.5" in table
 
 
+def test_help_says_which_options_are_about_the_test() -> None:
+    words = " ".join(run("predict", "--help").split())
+    assert "Signal strength (θ), at test time instead." in words
+
+
 def test_infinite_numbers_are_valid_json() -> None:
     found = json.loads(
         run("predict", "--classifier", "pooled", "--ridge", "0", "--alpha1", "1", "--json")
@@ -86,7 +91,7 @@ def test_infinite_numbers_are_valid_json() -> None:
 
 
 def test_align_capacity_and_oracle() -> None:
-    task, training = Task(10, 1, 5.0), Training(4.0, 4.0)
+    task, training = Task(10, 1, 5.0), Training(4.0, 4.0, query_step=20.0)
     values = json.loads(run("align", "--json"))["result"]["values"]
     assert values["cosine"] == align(task, training).cosine
     values = json.loads(run("capacity", "--classifier", "vectorised", "--json"))["result"]["values"]
@@ -163,7 +168,10 @@ def test_a_note_is_shown_when_a_point_is_special() -> None:
     [
         (["predict", "--strength", "-1"], "strength = -1.0"),
         (["predict", "--loss", "zero-one"], "'hinge', 'logistic'"),
-        (["predict", "--alignment", "0.5"], "a query needs alignment and sharpness"),
+        (["predict", "--alignment", "0.5"], "alignment = 0.5 is not valid: expected it together with sharpness"),
+        (["predict", "--sharpness", "1"], "--sharpness needs --alignment"),
+        (["capacity", "--classifier", "pooled", "--alignment", ".5", "--sharpness", "1"], "only attention takes a query"),
+        (["predict", "--at-informative", "10"], "at_informative = 10 is not valid"),
         (["predict", "--alignment", "1.5", "--sharpness", "1"], "alignment = 1.5"),
         (["predict", "--plot", "curve.svg"], "--over"),
         (["predict", "--over", "colour"], "over = 'colour'"),
@@ -188,6 +196,17 @@ def test_user_errors_give_one_message_and_exit_code_two(arguments: list[str], me
 def test_values_are_shown_with_the_digits_they_have() -> None:
     assert with_error(0.0416234, 5e-5) == "0.04162 ± 5e-05"
     assert with_error(17.4152, 0.05) == "17.42 ± 0.05"
+    assert with_error(0.0, 2e-9) == "0 ± 2e-09"
+    assert with_error(-1e-12, 2e-9) == "0 ± 2e-09"
+    assert with_error(0.7e-9, 2e-9) == "0.000000001 ± 2e-09"
+    assert with_error(3.21e-9, 2e-11) == "3.21e-09 ± 2e-11"
+    assert with_error(0.123456789, 2e-9) == "0.123457 ± 2e-09"
+    assert with_error(17.4000001, 1e-9) == "17.4000 ± 1e-09"
+    assert with_error(1234567.8, 0.01) == "1234568 ± 0.01"
+    assert with_error(12345.0, 30.0) == "12345 ± 3e+01"
+    assert with_error(0.003, 0.2) == "0 ± 0.2"
+    assert with_error(-0.0, None) == "0"
+    assert with_error(-0.0, 0.0) == "0 (exact)"
     assert with_error(2.0, 0.0) == "2 (exact)"
     assert with_error(None, None) == "-"
     assert with_error(True, None) == "True"

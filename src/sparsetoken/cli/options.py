@@ -26,14 +26,17 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# The setting of the paper's main figure, so that every command runs without options.
+# The setting of the paper's main figure, so that every command runs without options, with a query
+# step at which attention is near its best.
 _DEFAULTS: dict[str, Any] = {
     "length": 10,
     "informative": 1,
     "strength": 5.0,
     "alpha0": 4.0,
     "alpha1": 4.0,
+    "query_step": 20.0,
 }
+_WHOLE = ("length", "informative")
 
 
 def _sentence(text: str) -> str:
@@ -41,7 +44,7 @@ def _sentence(text: str) -> str:
 
 
 def _field_options(
-    settings: type, prefix: str = "", optional: bool = False
+    settings: type, prefix: str = "", optional: bool = False, note: str = ""
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds an option for every field, named after it."""
 
@@ -53,7 +56,7 @@ def _field_options(
                 type={int: int, float: float, str: str}[item.type],
                 default=default,
                 show_default=not optional,
-                help=_sentence(item.metadata["description"]),
+                help=_sentence(item.metadata["description"] + note),
             )(function)
         return function
 
@@ -63,7 +66,7 @@ def _field_options(
 task_options = _field_options(Task)
 training_options = _field_options(Training)
 query_options = _field_options(Query, optional=True)
-at_options = _field_options(Task, prefix="at-", optional=True)
+at_options = _field_options(Task, prefix="at-", optional=True, note=", at test time instead")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
@@ -124,9 +127,10 @@ def read_query(options: dict[str, Any]) -> Query | None:
 
 
 def _complete(given: dict[str, Any]) -> dict[str, Any]:
-    missing = [name for name, value in given.items() if value is None]
-    if missing:
-        raise ParameterError(missing[0], None, "a value: a query needs alignment and sharpness")
+    for name, other in (("alignment", "sharpness"), ("sharpness", "alignment")):
+        if given[other] is None:
+            accepted = f"it together with {other}: --{name} needs --{other}"
+            raise ParameterError(name, given[name], accepted)
     return given
 
 
@@ -135,7 +139,10 @@ def read_at(options: dict[str, Any], task: Task) -> Task | None:
     given = _picked(options, Task, prefix="at_")
     if _none_given(given.values()):
         return None
-    return task.replace(**{name: value for name, value in given.items() if value is not None})
+    try:
+        return task.replace(**{name: value for name, value in given.items() if value is not None})
+    except ParameterError as error:
+        raise ParameterError(f"at_{error.parameter}", error.value, error.accepted) from None
 
 
 def _none_given(values: Iterable[Any]) -> bool:

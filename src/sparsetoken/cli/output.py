@@ -28,6 +28,8 @@ __all__ = [
 Measured = tuple[Any, float | None]
 
 
+# Numbers below 10 to minus this are shown with an exponent.
+_SMALL = 5
 _PICTURES = (".pdf", ".png", ".svg")
 
 
@@ -76,12 +78,24 @@ def with_error(value: Any, error: float | None) -> str:
         return "-"
     if not isinstance(value, float):
         return str(value)
+    value += 0.0  # turns a -0 into 0
     if error is None or not math.isfinite(value):
         return f"{value:.5g}"
     if error == 0:
         return f"{value:.6g} (exact)"
-    digits = min(max(-math.floor(math.log10(error)), 0), 12)
-    return f"{value:.{digits}f} ± {error:.1g}"
+    return f"{_rounded(value, error)} ± {error:.1g}"
+
+
+def _rounded(value: float, error: float) -> str:
+    """Return a number up to the first digit of its error, with at most 6 significant digits."""
+    last = math.floor(math.log10(error))
+    first = math.floor(math.log10(abs(value))) if value else last
+    if first < last:
+        return f"{value:.{max(-last, 0)}f}" if abs(value) > 0.5 * 10.0**last else "0"
+    significant = min(first - last + 1, 6)
+    if first < -_SMALL:
+        return f"{value:.{significant}g}"
+    return f"{value:.{max(significant - 1 - first, 0)}f}" if value else "0"
 
 
 def print_record(title: str, record: Mapping[str, Measured]) -> None:

@@ -171,7 +171,8 @@ def chosen_query(
     """Return the given query, or the learnt one for attention, or None for other classifiers."""
     if classifier != "attention":
         if query is not None:
-            raise ParameterError("query", query, f"None for the {classifier} classifier")
+            accepted = f"None for the {classifier} classifier: only attention takes a query"
+            raise ParameterError("query", query, accepted)
         return None
     if query is not None:
         return query
