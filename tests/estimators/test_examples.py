@@ -90,5 +90,6 @@ def test_digit_bags_hold_one_wanted_digit_and_share_no_image() -> None:
         assert ((bags.positions >= 0) == (bags.y == 1)).all()
     seen = {image.tobytes() for image in train.X.reshape(-1, 64)}
     assert not seen & {image.tobytes() for image in test.X.reshape(-1, 64)}
-    with pytest.raises(ParameterError, match="length"):
-        digit_bags(0)
+    for argument in ("length", "train", "test"):
+        with pytest.raises(ParameterError, match=f"^{argument} = 0 is not valid"):
+            digit_bags(**{"length": 7, argument: 0})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bags import equal_bags, make_bags
 
-from sparsetoken import Task, Training, get_loss, sample
+from sparsetoken import ParameterError, Task, Training, get_loss, sample
 from sparsetoken.estimators import (
     AttentionClassifier,
     ElementwiseAttentionClassifier,
@@ -388,3 +388,10 @@ def test_locate_orders_tokens_and_skips_padding() -> None:
     chosen = np.take_along_axis(attention, located, axis=1)
     assert np.all(chosen[:, 0] >= chosen[:, 1])
     assert np.all(np.take_along_axis(mask, located, axis=1))
+
+
+@pytest.mark.parametrize("parameter", ["sharpness", "tied"])
+def test_what_can_be_chosen_says_so_when_refused(parameter: str) -> None:
+    X, y = np.random.default_rng(0).standard_normal((10, 3, 2)), np.arange(10) % 2
+    with pytest.raises(ParameterError, match=f"{parameter} = 'x' is not valid.*, or 'auto'$"):
+        AttentionClassifier(**{parameter: "x"}).fit(X, y)

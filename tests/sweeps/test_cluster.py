@@ -140,4 +140,4 @@ def test_without_the_package_the_error_says_what_to_install(tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
     )
-    assert "pip install 'sparsetoken[cluster]'" in done.stderr
+    assert "pip install '.[cluster]'" in done.stderr

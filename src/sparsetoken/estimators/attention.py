@@ -29,7 +29,17 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _automatic(check: Check) -> Check:
-    return lambda name, value: value if value == "auto" else check(name, value)
+    """Return a check that accepts "auto" as well, and says so."""
+
+    def checked(name: str, value: Any) -> Any:
+        if isinstance(value, str) and value == "auto":
+            return value
+        try:
+            return check(name, value)
+        except ParameterError as error:
+            raise ParameterError(name, value, f"{error.accepted}, or 'auto'") from None
+
+    return checked
 
 
 @dataclass(frozen=True)

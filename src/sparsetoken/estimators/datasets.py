@@ -48,13 +48,14 @@ def digit_bags(
     seed : int
     """
     length = integer("length", length, low=1)
+    counts = integer("train", train, low=2), integer("test", test, low=2)
     rng = np.random.default_rng([seed, length])
     images, digits = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
     halves = np.array_split(rng.permutation(len(images)), [len(images) // 2])
     first, second = (
-        _draw(images[half], digits[half] == digit, integer("bags", count, low=2), length, rng)
-        for half, count in zip(halves, (train, test), strict=True)
+        _draw(images[half], digits[half] == digit, count, length, rng)
+        for half, count in zip(halves, counts, strict=True)
     )
     return first, second
 

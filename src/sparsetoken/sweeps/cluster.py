@@ -29,7 +29,8 @@ def dask_backend(address: str) -> Iterator[Backend]:
         from distributed import Client, KilledWorker
     except ImportError:
         raise SweepError(
-            "a Dask cluster needs the package distributed: pip install 'sparsetoken[cluster]'"
+            "a Dask cluster needs the package distributed, which the extra 'cluster' brings: "
+            "in a clone, pip install '.[cluster]'"
         ) from None
     try:
         client = Client(  # type: ignore[no-untyped-call]

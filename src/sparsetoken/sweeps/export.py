@@ -169,7 +169,8 @@ def write_parquet(store: Store, path: str | Path) -> int:
         from pyarrow import parquet
     except ImportError:
         raise SweepError(
-            "Parquet needs the package pyarrow: pip install 'sparsetoken[parquet]'"
+            "Parquet needs the package pyarrow, which the extra 'parquet' brings: "
+            "in a clone, pip install '.[parquet]'"
         ) from None
     table = _Table(store)
     tables = [pa.table({name: pa.nulls(0) for name in table.columns})]
