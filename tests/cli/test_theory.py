@@ -131,6 +131,43 @@ def test_whole_number_fields_take_whole_values() -> None:
     assert [row["length"] for row in found["results"]] == [10, 100, 1000]
 
 
+@pytest.mark.parametrize(
+    ("over", "first", "last"),
+    [("length", 2, 50), ("informative", 1, 9), ("positive_rate", 0.05, 0.95), ("alpha0", 0.2, 10)],
+)
+def test_a_curve_needs_no_ends(over: str, first: float, last: float) -> None:
+    values = [row[over] for row in json.loads(run("align", "--over", over, "--json"))["results"]]
+    assert (values[0], values[-1]) == (first, last)
+    assert values == sorted(set(values))
+
+
+def test_every_field_that_can_vary_matters() -> None:
+    for command, fields in (
+        (("align",), ("alpha0", "readout_step", "bias_step", "query_step", "strength")),
+        (("oracle", "--classifier", "pooled"), ("strength", "length")),
+    ):
+        for over in fields:
+            curve = run(
+                *command, "--over", over, "--points", "2", "--json", "--positive-rate", "0.3"
+            )
+            first, last = (row["values"] for row in json.loads(curve)["results"])
+            assert first != last, over
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("predict", ["along", "across", "rest", "susceptibility"]),
+        ("align", ["rate constant", "anti aligned"]),
+        ("capacity", ["alpha "]),
+    ],
+)
+def test_help_explains_the_words_of_the_table(command: str, words: list[str]) -> None:
+    epilog = run(command, "--help").partition("Words in the table")[2]
+    for word in words:
+        assert f"  {word}" in epilog
+
+
 def test_a_note_is_shown_when_a_point_is_special() -> None:
     arguments = (
         "predict",
@@ -174,7 +211,18 @@ def test_a_note_is_shown_when_a_point_is_special() -> None:
         (["predict", "--at-informative", "10"], "at_informative = 10 is not valid"),
         (["predict", "--alignment", "1.5", "--sharpness", "1"], "alignment = 1.5"),
         (["predict", "--plot", "curve.svg"], "--over"),
+        (["predict", "--from", "1"], "--from is for a curve: say which field varies with --over"),
+        (["align", "--to", "0"], "--to is for a curve"),
+        (["capacity", "--points", "3"], "--points is for a curve"),
+        (["oracle", "--log"], "--log is for a curve"),
         (["predict", "--over", "colour"], "over = 'colour'"),
+        (["predict", "--classifier", "pooled", "--over", "alpha0"], "over = 'alpha0'"),
+        (["predict", "--over", "alignment"], "over = 'alignment'"),
+        (["align", "--over", "alpha1"], "a field that matters here: length, informative,"),
+        (["align", "--over", "ridge"], "over = 'ridge'"),
+        (["capacity", "--over", "alpha1"], "over = 'alpha1'"),
+        (["oracle", "--error", "0.1", "--over", "strength"], "matters here: length, informative, positive_rate"),
+        (["align", "--over", "alpha0", "--to", "nan"], "to = nan"),
         (["predict", "--over", "alpha1", "--points", "1"], "points = 1"),
         (["predict", "--over", "alpha1", "--from", "0", "--log"], "numbers > 0 with --log"),
         (["predict", "--classifier", "pooled", "--over", "alpha1", "--points", "2", "--plot", "x.bmp"], "plot = 'x.bmp' is not valid: expected a file name"),

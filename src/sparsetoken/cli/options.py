@@ -1,12 +1,13 @@
 """Options that commands share, made from the fields of `Task`, `Training` and `Query`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from sparsetoken import validation
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
@@ -20,6 +21,7 @@ __all__ = [
     "read_query",
     "read_task",
     "read_training",
+    "refuse_curve_options",
     "task_options",
     "training_options",
 ]
@@ -71,13 +73,14 @@ at_options = _field_options(Task, prefix="at-", optional=True, note=", at test t
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
-def curve_options(function: Function) -> Function:
-    """Add the options that ask for a curve, and for its picture."""
+def curve_options(example: str) -> Callable[[Function], Function]:
+    """Return a decorator that adds the options that ask for a curve, and for its picture."""
+    fits = "0.2, or what fits the field", "10, or what fits the field"
     options = [
-        click.option("--over", help="Field to vary, for a curve (such as alpha1)."),
-        click.option("--from", "start", type=float, default=0.2, show_default=True, help="First."),
-        click.option("--to", "stop", type=float, default=10.0, show_default=True, help="Last."),
-        click.option("--points", type=int, default=20, show_default=True, help="How many values."),
+        click.option("--over", help=f"Field to vary, for a curve (such as {example})."),
+        click.option("--from", "start", type=float, help=f"First value.  [default: {fits[0]}]"),
+        click.option("--to", "stop", type=float, help=f"Last value.  [default: {fits[1]}]"),
+        click.option("--points", type=int, help="How many values.  [default: 20]"),
         click.option("--log", "logarithmic", is_flag=True, help="Space the values by factors."),
         click.option(
             "--plot",
@@ -85,23 +88,43 @@ def curve_options(function: Function) -> Function:
             help="Draw the curve (.svg, .pdf or .png).",
         ),
     ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
-def curve_values(
-    over: str, start: float, stop: float, points: int, logarithmic: bool
-) -> list[float]:
+def refuse_curve_options(options: Mapping[str, Any]) -> None:
+    """Refuse the options that only a curve has, where no field varies."""
+    for name in ("from", "to", "points", "log", "plot"):
+        value = options[{"from": "start", "to": "stop", "log": "logarithmic"}.get(name, name)]
+        if value is not None and value is not False:
+            raise click.UsageError(f"--{name} is for a curve: say which field varies with --over")
+
+
+def curve_values(over: str, options: Mapping[str, Any], task: Task) -> list[float]:
     """Return the values of the varied field; whole numbers if the field is one."""
     import numpy as np
 
+    low, high = {
+        "length": (task.informative + 1, 5 * task.length),
+        "informative": (1, task.length - 1),
+        "positive_rate": (0.05, 0.95),
+        "alignment": (0.1, 1.0),
+    }.get(over, (0.2, 10.0))
+    start = validation.real("from", low if options["start"] is None else options["start"])
+    stop = validation.real("to", high if options["stop"] is None else options["stop"])
+    points = 20 if options["points"] is None else options["points"]
+    logarithmic = options["logarithmic"]
     if points < 2:
         raise ParameterError("points", points, "an integer >= 2")
     if logarithmic and not (start > 0 and stop > 0):
         raise ParameterError("from, to", (start, stop), "numbers > 0 with --log")
     values = (np.geomspace if logarithmic else np.linspace)(start, stop, points)
-    if over in ("length", "informative"):
+    if over in _WHOLE:
         return [int(value) for value in np.unique(np.round(values))]
     return [float(value) for value in values]
 

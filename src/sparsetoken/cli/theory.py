@@ -1,6 +1,7 @@
 """`sparsetoken predict`, `align`, `capacity` and `oracle`: exact theory on the command line."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from sparsetoken.cli.options import (
     read_query,
     read_task,
     read_training,
+    refuse_curve_options,
     task_options,
     training_options,
 )
@@ -27,6 +29,7 @@ from sparsetoken.cli.output import (
     print_record,
 )
 from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.validation import ParameterError
 
 __all__ = ["align", "capacity", "oracle", "predict", "prediction_record"]
 
@@ -35,6 +38,28 @@ Settings = tuple[Task | Training | Query | None, ...]
 Evaluate = Callable[..., Record]
 
 _ORDER_PARAMETERS = ("along", "across", "bias", "rest", "susceptibility")
+# The fields that matter to what: a curve over another one would be flat.
+_TASK = tuple(item.name for item in fields(Task))
+_QUERY = tuple(item.name for item in fields(Query))
+_LEARNING = ("alpha0", "readout_step", "bias_step", "query_step", "inverse_temperature")
+_READOUT = ("alpha1", "ridge")
+
+_PREDICT_WORDS = """\b
+Words in the table, of the trained readout:
+  along           its part along the query
+  across          its part along what the query misses of the signal
+  rest            the norm of all else in it
+  susceptibility  how far a training sample moves its own output, per unit slope of the loss
+"""
+_ALIGN_WORDS = """\b
+Words in the table:
+  rate constant  C in |cosine| = 1 - C/alpha0, for large alpha0
+  anti aligned   whether the query points away from the signal; a larger --bias-step cures it
+"""
+_CAPACITY_WORDS = """\b
+Words in the table:
+  alpha  samples per dimension (n1/d) up to which the classes can be separated without error
+"""
 # Left out of the table of a curve, for room.
 _NOT_IN_CURVES = (*_ORDER_PARAMETERS, "status")
 
@@ -58,7 +83,7 @@ def prediction_record(prediction: Any) -> Record:
     return record
 
 
-@click.command()
+@click.command(epilog=_PREDICT_WORDS)
 @task_options
 @training_options
 @query_options
@@ -73,7 +98,7 @@ def prediction_record(prediction: Any) -> Record:
     show_default=True,
     help="Wanted numerical error of the test error.",
 )
-@curve_options
+@curve_options("alpha1")
 @json_option
 def predict(classifier: str, tolerance: float, **options: Any) -> None:
     """Predict test error, training loss and training error after training."""
@@ -90,13 +115,15 @@ def predict(classifier: str, tolerance: float, **options: Any) -> None:
     def once() -> Record:
         return prediction_record(predict_once(task, training, classifier, query, at, tolerance))
 
-    _show(classifier, (task, training, query), options, once, along, ("test_error", "train_loss"))
+    matter = (*_TASK, *_READOUT, *_query_fields(classifier, query))
+    shown = ("test_error", "train_loss")
+    _show(classifier, (task, training, query), options, once, along, shown, matter)
 
 
-@click.command()
+@click.command(epilog=_ALIGN_WORDS)
 @task_options
 @training_options
-@curve_options
+@curve_options("alpha0")
 @json_option
 def align(**options: Any) -> None:
     """Predict the query after two gradient steps: its cosine with the signal, and its size."""
@@ -109,17 +136,18 @@ def align(**options: Any) -> None:
         return {name: (value, None) for name, value in found.items()}
 
     settings = (read_task(options), read_training(options))
-    _show_each("attention", settings, options, evaluate, ("cosine", "readout_cosine"))
+    shown = ("cosine", "readout_cosine")
+    _show_each("attention", settings, options, evaluate, shown, (*_TASK, *_LEARNING))
 
 
-@click.command()
+@click.command(epilog=_CAPACITY_WORDS)
 @task_options
 @training_options
 @query_options
 @click.option(
     "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
 )
-@curve_options
+@curve_options("strength")
 @json_option
 def capacity(classifier: str, **options: Any) -> None:
     """Predict how many samples per dimension a classifier can separate."""
@@ -135,7 +163,15 @@ def capacity(classifier: str, **options: Any) -> None:
         return record
 
     settings = (read_task(options), read_training(options), read_query(options))
-    _show_each(classifier, settings, options, evaluate, ("alpha",))
+    matter = (*_TASK, *_query_fields(classifier, settings[2]))
+    _show_each(classifier, settings, options, evaluate, ("alpha",), matter)
+
+
+def _query_fields(classifier: str, query: Query | None) -> tuple[str, ...]:
+    """Return the fields that the query depends on."""
+    if classifier != "attention":
+        return ()
+    return _LEARNING if query is None else _QUERY
 
 
 @click.command()
@@ -154,7 +190,7 @@ def capacity(classifier: str, **options: Any) -> None:
 )
 @click.option("--sharpness", type=float, help="A fixed sharpness (κ) instead of the best.")
 @click.option("--error", type=float, help="Ask instead for the strength that reaches this error.")
-@curve_options
+@curve_options("strength or length")
 @json_option
 def oracle(
     classifier: str, nonlinearity: str, sharpness: float | None, error: float | None, **options: Any
@@ -178,7 +214,8 @@ def oracle(
         }
 
     shown = ("error",) if error is None else ("required_strength",)
-    _show_each(classifier, (read_task(options),), options, evaluate, shown)
+    matter = [name for name in _TASK if error is None or name != "strength"]
+    _show_each(classifier, (read_task(options),), options, evaluate, shown, matter)
 
 
 def _show_each(
@@ -187,13 +224,14 @@ def _show_each(
     options: Mapping[str, Any],
     evaluate: Evaluate,
     drawn: Sequence[str],
+    matter: Sequence[str],
 ) -> None:
     """Show a quantity that is computed for each value of a curve on its own."""
 
     def along(over: str, values: Iterable[float]) -> list[Record]:
         return [evaluate(*vary(over, value, *settings)) for value in values]
 
-    _show(classifier, settings, options, lambda: evaluate(*settings), along, drawn)
+    _show(classifier, settings, options, lambda: evaluate(*settings), along, drawn, matter)
 
 
 def _show(
@@ -203,8 +241,12 @@ def _show(
     once: Callable[[], Record],
     along: Callable[[str, Iterable[float]], list[Record]],
     drawn: Sequence[str],
+    matter: Sequence[str],
 ) -> None:
-    """Print one result or a curve, as a table or as JSON, and draw the curve if asked."""
+    """Print one result or a curve, as a table or as JSON, and draw the curve if asked.
+
+    A curve is refused over a field that is not among those that `matter`.
+    """
     known = {
         name: value
         for item in settings
@@ -213,19 +255,18 @@ def _show(
     }
     over = options["over"]
     if over is None:
-        if options["plot"] is not None:
-            raise click.UsageError("--plot draws a curve: say which field varies with --over")
+        refuse_curve_options(options)
         record = once()
         if options["as_json"]:
             print_json({"classifier": classifier, **known}, [record])
         else:
             print_record(classifier, record)
         return
+    if over not in matter:
+        raise ParameterError("over", over, "a field that matters here: " + ", ".join(matter))
     if options["plot"] is not None:
         check_picture("plot", options["plot"])
-    values = curve_values(
-        over, options["start"], options["stop"], options["points"], options["logarithmic"]
-    )
+    values = curve_values(over, options, read_task(dict(options)))
     records = along(over, _tracked(values))
     fixed = {name: value for name, value in known.items() if name != over}
     if options["as_json"]:
