@@ -35,9 +35,10 @@ _PICTURES = (".pdf", ".png", ".svg")
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that does not exist."""
-    if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else "does not exist"
-        raise click.UsageError(f"the folder {folder} {problem}")
+    if folder.exists() and not folder.is_dir():
+        raise click.UsageError(f"{folder} is not a folder")
+    if not folder.exists():
+        raise click.UsageError(f"the folder {folder} does not exist")
 
 
 def check_writable(path: Path) -> None:
