@@ -13,6 +13,7 @@ from sparsetoken.validation import ParameterError
 
 __all__ = [
     "Measured",
+    "Refusal",
     "check_folder",
     "check_picture",
     "check_writable",
@@ -23,6 +24,13 @@ __all__ = [
     "tell_written",
     "with_error",
 ]
+
+
+class Refusal(click.ClickException):
+    """A message without the command's usage, for a call that is right but cannot be done."""
+
+    exit_code = 2
+
 
 # A value and its numerical error, None if it has none.
 Measured = tuple[Any, float | None]
@@ -36,9 +44,9 @@ _PICTURES = (".pdf", ".png", ".svg")
 def check_folder(folder: Path) -> None:
     """Refuse a folder that does not exist."""
     if folder.exists() and not folder.is_dir():
-        raise click.UsageError(f"{folder} is not a folder")
+        raise Refusal(f"{folder} is not a folder")
     if not folder.exists():
-        raise click.UsageError(f"the folder {folder} does not exist")
+        raise Refusal(f"the folder {folder} does not exist")
 
 
 def check_writable(path: Path) -> None:
@@ -47,17 +55,17 @@ def check_writable(path: Path) -> None:
 
     check_folder(path.parent)
     if path.is_dir():
-        raise click.UsageError(f"{path} is a folder, not a file")
+        raise Refusal(f"{path} is a folder, not a file")
     if path.exists():
         if not os.access(path, os.W_OK):
-            raise click.UsageError(f"{path} cannot be written: Permission denied")
+            raise Refusal(f"{path} cannot be written: Permission denied")
         return
     try:
         # An attempt, because permissions do not tell of read-only and special file systems.
         with TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from None
+        raise Refusal(f"{path} cannot be written: {error.strerror}") from None
 
 
 def check_picture(option: str, path: Path) -> None:

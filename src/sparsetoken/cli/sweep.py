@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparsetoken.cli.output import check_folder, check_picture, check_writable
+from sparsetoken.cli.output import Refusal, check_folder, check_picture, check_writable
 
 if TYPE_CHECKING:
     from sparsetoken.sweeps import Counts, Progress, Store
@@ -22,10 +22,6 @@ __all__ = ["sweep"]
 
 _LOG_SECONDS = 10.0
 _CTRL_C = 130
-
-
-class _Refusal(click.ClickException):
-    exit_code = 2
 
 
 class _Commands(click.Group):
@@ -37,7 +33,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except SweepError as error:
-            raise _Refusal(str(error)) from None
+            raise Refusal(str(error)) from None
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
             sys.exit(_CTRL_C)
