@@ -1,5 +1,6 @@
 """Classifiers without attention: a readout on pooled or on all tokens."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,8 +35,9 @@ class _LinearModel:
 class _Linear(SequenceClassifier):
     """A readout on features without parameters."""
 
+    @abstractmethod
     def _kind(self) -> str:
-        raise NotImplementedError
+        """Return which features are read: "mean", "max" or "vectorised"."""
 
     def _fit_model(
         self,

@@ -1,1 +1,1 @@
-"""The paper's claims: each measured, drawn and judged by a criterion stated beforehand."""
+"""The paper's claims: each measured, drawn and judged by a criterion that its module states."""

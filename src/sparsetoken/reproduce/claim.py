@@ -141,7 +141,7 @@ class Claim:
     number, name, title : the claim's place, a short name for files, and its title
     statement : the claim in a sentence
     meaning : two sentences for someone who has not read the paper
-    criterion : what must hold for the claim to count as confirmed, stated before measuring
+    criterion : what must hold for the claim to count as confirmed, the same for every run
     settings : profile ("quick", "full" or "tiny") -> plain settings
     jobs : settings -> the work to be done
     judge : table -> verdict; looks at nothing but the table
