@@ -12,6 +12,8 @@ from sparsetoken.estimators import (
     ElementwiseAttentionClassifier,
     PooledClassifier,
     VectorisedClassifier,
+    query,
+    sequences,
 )
 from sparsetoken.estimators.heads import first_coefficients
 from sparsetoken.estimators.objective import Heads, JointObjective
@@ -68,10 +70,26 @@ def test_first_pass_standardises_and_sums(dtype: Any) -> None:
     np.testing.assert_allclose(again, sums, rtol=tolerance, atol=1000 * tolerance)
 
 
-def test_large_location_does_not_spoil_the_scale() -> None:
-    X, y, _ = equal_bags()
-    scaler, _ = first_pass(as_sequences(X + 1e6), np.ones(len(X)), (2.0 * y - 1)[None])
-    np.testing.assert_allclose(scaler.scale, X.reshape(-1, 5).std(axis=0), rtol=1e-6)
+@pytest.mark.parametrize("unit", [2.0**-70, 1.0, 2.0**70])
+@pytest.mark.parametrize("mean", [0.0, 0.7, 3.0, 1e4])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_first_pass_loses_no_digits(dtype: Any, mean: float, unit: float) -> None:
+    X, y, _ = equal_bags(count=2000)  # more than one block, and blocks of more than one piece
+    means = mean * np.array([1, -1, 1, 0, 1])
+    X = (unit * (X + means)).astype(dtype)
+    labels = 2.0 * y - 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences, "BLOCK_BYTES", 2**14)
+        patch.setattr(query, "SCRATCH_BYTES", 3000)
+        scaler, sums = first_pass(as_sequences(X), np.ones(len(X)), labels[None])
+    exact = X.astype(np.longdouble) / unit
+    location, scale = exact.mean(axis=(0, 1)), exact.std(axis=(0, 1))
+    eps = np.finfo(dtype).eps
+    rounding = 2e-16 * mean  # of the location itself, which is float64
+    np.testing.assert_allclose(scaler.scale / unit, scale, rtol=5 * eps)
+    np.testing.assert_allclose(scaler.location / unit, location, rtol=0, atol=5 * eps + rounding)
+    expected = labels @ ((exact.mean(axis=1) - location) / scale)
+    np.testing.assert_allclose(sums[0], expected, rtol=0, atol=len(X) * (eps + rounding))
 
 
 def test_spread_is_the_standard_deviation_within_sequences() -> None:

@@ -261,6 +261,16 @@ BAD_INPUT = {
 }
 
 
+@pytest.mark.parametrize("values", [[np.nan], [np.inf], [np.inf, -np.inf]], ids=str)
+def test_what_is_not_finite_is_named_wherever_it_is(values: list[float]) -> None:
+    bad = X.copy()
+    bad[17, : len(values), 1] = values
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences, "BLOCK_BYTES", 1000)  # sample 17 is not in the first block
+        with pytest.raises(ParameterError, match="sample 17"):
+            AttentionClassifier().fit(bad, Y)
+
+
 @pytest.mark.parametrize("case", BAD_INPUT)
 @pytest.mark.parametrize("model", [AttentionClassifier(), PooledClassifier()], ids=repr)
 def test_bad_input_is_named_and_leaves_nothing_half_fitted(model: Any, case: str) -> None:

@@ -101,8 +101,13 @@ class JointObjective:
             by_query = by_query.reshape(count, d)
             by_query += self.ridge * heads.queries
             value += 0.5 * self.ridge * float(np.sum(heads.queries**2))
+        sharpness = point[count * d : -1, None].astype(self.sequences.dtype)  # κ, used if tied
+        vectors = heads.weights if self.tied else np.vstack([heads.queries, heads.weights])
+        scores_of = self.scaler.scorer(vectors, self.sequences.dtype)
         for block in self.sequences.blocks():
-            scores, values = self._scores(point, heads, block)
+            products = scores_of(block.tokens)
+            values = products[-count:]
+            scores = sharpness * values if self.tied else products[:count]
             attention = self.pooling.weights(scores, block)
             pooled = segment_sums(attention * values, block)
             part, slopes = self._losses(pooled.sum(axis=0) + heads.bias, block)
@@ -113,22 +118,13 @@ class JointObjective:
             to_values = slopes * attention
             if self.tied:
                 by_query += np.einsum("hn,hn->h", to_scores, values)
-                to_values += _column(point[count * d : -1], values) * to_scores
+                to_values += sharpness * to_scores
                 by_weights += self.scaler.weighted_sums(to_values, block.tokens)
             else:
                 sums = self.scaler.weighted_sums(np.vstack([to_values, to_scores]), block.tokens)
                 by_weights += sums[:count]
                 by_query += sums[count:]
         return value, gradient
-
-    def _scores(self, point: Array, heads: Heads, block: Block) -> tuple[Array, Array]:
-        """Return the scores X q and the values X w of the block's tokens, (H, N) each."""
-        count = len(heads.weights)
-        if self.tied:
-            values = self.scaler.scores(heads.weights, block.tokens)
-            return _column(point[heads.weights.size : -1], values) * values, values
-        both = self.scaler.scores(np.vstack([heads.queries, heads.weights]), block.tokens)
-        return both[:count], both[count:]
 
     def _losses(self, decisions: Array, block: Block) -> tuple[float, Array]:
         """Return the block's weighted loss and its derivative in each decision."""
@@ -137,10 +133,6 @@ class JointObjective:
         return float(weights @ self.loss.value(margins)), weights * labels * self.loss.slope(
             margins
         )
-
-
-def _column(numbers: Array, like: Array) -> Array:
-    return numbers[:, None].astype(like.dtype)
 
 
 def refine_heads(

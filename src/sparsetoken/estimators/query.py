@@ -4,7 +4,10 @@ Tokens are never standardised in memory. All that is computed from them is linea
 that location μ and scale σ are folded into the vectors instead: ⟨(x - μ)/σ, w⟩ = ⟨x, w/σ⟩ - ⟨μ, w/σ⟩.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +17,11 @@ from sparsetoken.estimators.sequences import Sequences
 from sparsetoken.losses import Loss
 
 __all__ = ["Scaler", "first_pass", "pooled_sums", "query_pass", "spread"]
+
+# Small enough that tokens and their squares stay in the processor's cache together.
+SCRATCH_BYTES = 2**19
+# Up to so many vectors, products with a block of tokens are faster one by one than all at once.
+FEW_VECTORS = 4
 
 
 @dataclass(frozen=True)
@@ -30,11 +38,25 @@ class Scaler:
 
     def scores(self, vectors: Array, tokens: Array) -> Array:
         """Return ⟨(x - μ)/σ, v⟩ for each vector and token: (H, d), (N, d) → (H, N)."""
+        return self.scorer(vectors, tokens.dtype)(tokens)
+
+    def scorer(self, vectors: Array, dtype: Any) -> Callable[[Array], Array]:
+        """Return `scores` for these vectors as a function of tokens, to be called block by block."""
         scaled = vectors / self.scale
-        constants = scaled @ self.location
-        result = scaled.astype(tokens.dtype) @ tokens.T
-        result -= constants[:, None].astype(tokens.dtype)
-        return np.asarray(result)
+        constants = (scaled @ self.location)[:, None].astype(dtype)
+        scaled = scaled.astype(dtype)
+
+        def scores(tokens: Array) -> Array:
+            result = np.empty((len(scaled), len(tokens)), dtype=tokens.dtype)
+            if len(scaled) <= FEW_VECTORS:
+                for row, vector in zip(result, scaled, strict=True):
+                    np.matmul(tokens, vector, out=row)
+            else:
+                result[:] = (tokens @ scaled.T).T
+            result -= constants
+            return result
+
+        return scores
 
     def weighted_sums(self, weights: Array, tokens: Array) -> Array:
         """Return Σ_l a_l (x_l - μ)/σ for each row of weights: (H, N), (N, d) → (H, d)."""
@@ -60,49 +82,66 @@ def first_pass(
     scaler : Scaler
     sums : array of shape (K, d)
     """
-    dimension = sequences.dimension
     rows = np.vstack([token_weights, coefficients / sequences.lengths])
-    sums = np.zeros((len(rows), dimension))
-    squares = np.zeros(dimension)
-    shift: Array | None = None
-    unit = np.ones(dimension)
-    buffer = np.empty((0, dimension), dtype=sequences.dtype)
-    for block in sequences.blocks():
-        if shift is None:  # sums of squares are taken about a nearby point, not to lose digits
-            shift = block.tokens[: block.lengths[0]].mean(axis=0)
-            if not np.all(np.isfinite(shift)):
-                sequences.require_finite(block)
-            unit = _unit(block.tokens - shift)
-        spread_out = np.repeat(rows[:, block.samples], block.lengths, axis=1)
-        spread_out = spread_out.astype(sequences.dtype)
-        if len(buffer) < len(block.tokens):
-            buffer = np.empty_like(block.tokens)
-        shifted = np.subtract(block.tokens, shift, out=buffer[: len(block.tokens)])
-        if np.any(unit != 1):
-            shifted /= unit
-        part = spread_out @ shifted
-        if not np.all(np.isfinite(part)):
-            sequences.require_finite(block)
-        sums += part
-        np.square(shifted, out=shifted)
-        squares += spread_out[0] @ shifted
-    assert shift is not None
+    origin, unit, sums = _weighted_moments(sequences, rows)
     total = float(token_weights @ sequences.lengths)
     offset = sums[0] / total
-    location = offset * unit + shift
-    deviation = np.sqrt(np.maximum(squares / total - offset**2, 0.0))
+    location = offset * unit + origin
+    deviation = np.sqrt(np.maximum(sums[-1] / total - offset**2, 0.0))
     # A coordinate that varies by rounding alone is constant.
     constant = deviation * unit <= 4 * np.finfo(sequences.dtype).eps * np.abs(location)
     deviation = np.where(constant, 1 / unit, deviation)
-    centred = sums[1:] - coefficients.sum(axis=1)[:, None] * offset
+    centred = sums[1:-1] - coefficients.sum(axis=1)[:, None] * offset
     return Scaler(location, deviation * unit), centred / deviation
 
 
-def _unit(tokens: Array) -> Array:
-    """Return a unit for each coordinate, of shape (d,): 1 unless squares could leave the range."""
-    largest = np.abs(tokens).max(axis=0)
+@np.errstate(invalid="ignore")  # infinities of both signs: the error about them is enough
+def _weighted_moments(sequences: Sequences, rows: Array) -> tuple[Array, Array, Array]:
+    """Return an origin o and a unit u, of shape (d,), and sums of z = (x - o)/u over all tokens x.
+
+    The sums have the shape (K + 1, d): of z with the weights of each of the K `rows`, which hold
+    one weight a sample, then of z² with those of the first row.
+    """
+    rows = rows.astype(sequences.dtype)
+    blocks = sequences.blocks()
+    beginning = next(blocks)
+    height = max(1, SCRATCH_BYTES // (sequences.dimension * sequences.dtype.itemsize))
+    origin, unit = _origin_and_unit(beginning.tokens[:height])
+    shifted, scaled = bool(np.any(origin != 0)), bool(np.any(unit != 1))
+    buffer = np.empty((height, sequences.dimension), dtype=sequences.dtype)
+    part = np.empty((len(rows) + 1, sequences.dimension), dtype=sequences.dtype)
+    sums = np.zeros(part.shape)
+    for block in chain([beginning], blocks):
+        weights = np.repeat(rows[:, block.samples], block.lengths, axis=1)
+        for start in range(0, len(block.tokens), height):
+            piece = slice(start, start + height)
+            values = block.tokens[piece]
+            scratch = buffer[: len(values)]
+            if shifted:
+                values = np.subtract(values, origin, out=scratch)
+            if scaled:
+                values = np.divide(values, unit, out=scratch)
+            np.matmul(weights[:, piece], values, out=part[:-1])
+            np.matmul(weights[0, piece], np.square(values, out=scratch), out=part[-1])
+            sums += part
+        if not np.isfinite(sums).all():
+            sequences.require_finite(block)
+    return origin, unit, sums
+
+
+def _origin_and_unit(tokens: Array) -> tuple[Array, Array]:
+    """Return an origin and a unit for each coordinate, of shape (d,), in which to take squares.
+
+    The origin is 0 unless squares about 0 would lose digits: the mean is then farther from 0 than
+    tokens are from the mean. The unit is 1 unless squares could leave the range of numbers.
+    """
+    mean = tokens.mean(axis=0, dtype=float).astype(tokens.dtype)
+    distances = np.abs(tokens - mean)
+    far = np.abs(mean) > distances.mean(axis=0, dtype=float)
+    origin = np.where(far, mean, 0)
+    largest = distances.max(axis=0) + np.abs(mean - origin)
     extreme = (largest > 1e12) | ((largest < 1e-12) & (largest > 0))
-    return np.where(extreme, largest, 1).astype(tokens.dtype)
+    return origin, np.where(extreme, largest, 1)
 
 
 def pooled_sums(sequences: Sequences, scaler: Scaler, coefficients: Array) -> Array:
@@ -139,22 +178,25 @@ def query_pass(
     """
     total = np.zeros(sequences.dimension)
     offset = np.broadcast_to(offset, labels.shape)
+    factors = weights * labels / sequences.lengths
+    scores_of = scaler.scorer(first_weights[None], sequences.dtype)
     for block in sequences.blocks():
-        scores = scaler.scores(first_weights[None], block.tokens)[0]
+        scores = scores_of(block.tokens)[0]
         pooled = segment_sums(scores, block) / block.lengths
-        y = labels[block.samples]
-        slopes = weights[block.samples] * y * loss.slope(y * (offset[block.samples] + pooled))
-        centred = scores - np.repeat(pooled.astype(scores.dtype), block.lengths)
-        centred *= np.repeat((slopes / block.lengths).astype(scores.dtype), block.lengths)
-        total -= centred @ block.tokens  # the weights sum to zero over a sequence: no μ
+        margins = labels[block.samples] * (offset[block.samples] + pooled)
+        slopes = factors[block.samples] * loss.slope(margins)
+        scores -= np.repeat(pooled.astype(scores.dtype), block.lengths)
+        scores *= np.repeat(slopes.astype(scores.dtype), block.lengths)
+        total -= scores @ block.tokens  # the weights sum to zero over a sequence: no μ
     return np.asarray(total / scaler.scale)
 
 
 def spread(sequences: Sequences, scaler: Scaler, query: Array) -> float:
     """Return the standard deviation of the scores ⟨x, q⟩ about their sequence's mean."""
     total = 0.0
+    scores_of = scaler.scorer(query[None], sequences.dtype)
     for block in sequences.blocks():
-        scores = scaler.scores(query[None], block.tokens)[0]
+        scores = scores_of(block.tokens)[0]
         means = (segment_sums(scores, block) / block.lengths).astype(scores.dtype)
         centred = scores - np.repeat(means, block.lengths)
         total += float(centred @ centred)

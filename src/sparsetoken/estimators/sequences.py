@@ -119,8 +119,11 @@ class Sequences:
         views = self._reads_views()
         hold = self._mapped is None and (views or self.token_bytes <= HELD_BYTES)
         held = []
+        starts = np.cumsum(self.lengths) - self.lengths
         for part in self._parts():
-            block = self._read(part)
+            block = Block(
+                part, self._tokens(part), starts[part] - starts[part.start], self.lengths[part]
+            )
             if hold:
                 held.append(block)
             yield block
@@ -133,14 +136,13 @@ class Sequences:
         start = 0
         while start < len(self):
             before = sizes[start - 1] if start else 0
-            stop = int(np.searchsorted(sizes, before + BLOCK_BYTES, side="right"))
+            stop = int(sizes.searchsorted(before + BLOCK_BYTES, side="right"))
             stop = max(stop, start + 1)
             yield slice(start, stop)
             start = stop
 
-    def _read(self, part: slice) -> Block:
+    def _tokens(self, part: slice) -> Array:
         rows = part if self._rows is None else self._rows[part]
-        lengths = self.lengths[part]
         if not _is_array(self._source):
             chosen = (
                 self._source[rows] if isinstance(rows, slice) else [self._source[i] for i in rows]
@@ -150,8 +152,7 @@ class Sequences:
             tokens = np.asarray(self._source[rows]).reshape(-1, self.dimension)
         else:
             tokens = np.asarray(self._source[rows])[self._mask[rows]]
-        starts = np.concatenate([[0], np.cumsum(lengths[:-1])]).astype(np.intp)
-        return Block(part, tokens.astype(self.dtype, copy=False), starts, lengths)
+        return np.asarray(tokens, dtype=self.dtype)
 
     def _reads_views(self) -> bool:
         source = self._source
