@@ -69,6 +69,23 @@ def test_square_loss_without_ridge_interpolates_with_the_least_norm(shape):
     assert readout.weights == pytest.approx(seen, abs=1e-8)
 
 
+@pytest.mark.parametrize("count", [45, 50, 51, 60])
+@pytest.mark.parametrize("damage", ["none", "same column", "same row", "low rank"])
+def test_square_loss_without_ridge_has_the_least_norm_on_degenerate_features(count, damage):
+    features, labels = draw(count, 50)
+    if damage == "same column":
+        features[:, 1] = features[:, 0]
+    elif damage == "same row":
+        features[1], labels[1] = features[0], labels[0]
+    elif damage == "low rank":
+        features[:, 20:] = features[:, :20] @ np.random.default_rng(1).standard_normal((20, 30))
+    readout = fit_readout(features, labels, Square(), 0.0)
+    centred = features - features.mean(axis=0)
+    best = np.linalg.pinv(centred, rcond=1e-11) @ (labels - labels.mean())
+    assert readout.converged
+    assert readout.weights == pytest.approx(best, abs=1e-8)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("ridge", [1e-4, 1e-2, 1.0, 100.0])
 def test_hinge_meets_the_conditions_of_optimality(shape, ridge):
@@ -232,9 +249,15 @@ def test_products_agree_with_plain_ones(dtype):
     coefficients = np.random.default_rng(3).random(700) * (np.arange(700) % 3 > 0)
     exact = features.astype(float)
     tolerance = {"rel": 1e-12, "abs": 1e-11}
-    expected = (exact * coefficients[:, None]).T @ exact
-    upper = np.triu_indices(500)
-    assert examples.gram(coefficients)[upper] == pytest.approx(expected[upper], **tolerance)
+    full = np.column_stack([exact, np.ones(700)])
+    expected = (full * coefficients[:, None]).T @ full
+    point = np.random.default_rng(5).standard_normal(501)
+    assert examples.gram_times(coefficients, point) == pytest.approx(
+        expected @ point, rel=1e-12, abs=1e-10
+    )
+    expected[:-1, :-1] += 2 * np.eye(500)
+    solution = examples.factor(coefficients, 2.0, 0.0).solve(point[:-1], point[-1])
+    assert np.append(*solution) == pytest.approx(np.linalg.solve(expected, point), abs=1e-11)
     total, last = examples.signed_total(coefficients)
     assert total == pytest.approx((coefficients * labels) @ exact, **tolerance)
     assert last == pytest.approx(coefficients @ labels)

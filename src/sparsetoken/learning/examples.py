@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy import linalg
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.packed import PackedMatrix
 
-__all__ = ["BorderedFactor", "Examples"]
+__all__ = ["BorderedFactor", "Examples", "gram"]
 
 BLOCK_ENTRIES = 2**18
 
@@ -22,16 +22,14 @@ BLOCK_ENTRIES = 2**18
 class BorderedFactor:
     """The Cholesky factor of Σ c_i (f_i, 1)(f_i, 1)ᵀ + diag(shift, ..., shift, 0)."""
 
-    factor: Array
+    factor: PackedMatrix
     border_solved: Array
     border: Array
     schur: float
 
     def solve(self, weights: Array, bias: float) -> tuple[Array, float]:
         """Return the solution for the right-hand side (weights, bias)."""
-        inner = linalg.cho_solve(
-            (self.factor, False), weights.astype(self.factor.dtype), check_finite=False
-        ).astype(float)
+        inner = self.factor.solve(weights)
         change = (bias - float(self.border @ inner)) / self.schur
         return inner - change * self.border_solved, change
 
@@ -72,7 +70,7 @@ class Examples:
         if self.features.dtype == np.float64:
             return np.asarray(self.features @ weights)
         result = np.empty(len(self.features))
-        for part in self._parts():
+        for part in _parts(self.features, len(self.features)):
             result[part] = self.features[part].astype(float) @ weights
         return result
 
@@ -81,52 +79,60 @@ class Examples:
         if self.features.dtype == np.float64:
             return np.asarray(coefficients @ self.features), float(coefficients.sum())
         result = np.zeros(self.shape[1])
-        for part in self._parts():
+        for part in _parts(self.features, len(self.features)):
             result += coefficients[part] @ self.features[part].astype(float)
         return result, float(coefficients.sum())
+
+    def gram_times(self, coefficients: Array, point: Array) -> Array:
+        """Return Σ_i c_i (f_i, 1)⟨(f_i, 1), point⟩, with one passage over the features."""
+        result = np.zeros(len(point))
+        for part in _parts(self.features, len(self.features)):
+            block = self.features[part].astype(float, copy=False)
+            shares = coefficients[part] * (block @ point[:-1] + point[-1])
+            result[:-1] += shares @ block
+            result[-1] += shares.sum()
+        return result
 
     def signed_total(self, coefficients: Array) -> tuple[Array, float]:
         """Return Σ_i c_i y_i (f_i, 1)."""
         return self.total(coefficients * self.labels)
 
-    def gram(self, coefficients: Array, dtype: type = np.float64) -> Array:
-        """Return the upper triangle of Σ_i c_i f_i f_iᵀ (c_i >= 0), in Fortran order."""
-        d = self.shape[1]
-        rank_update = linalg.get_blas_funcs("syrk", dtype=np.dtype(dtype))
-        result: Array = np.zeros((d, d), dtype=dtype, order="F")
-        roots = np.sqrt(coefficients)
-        rows = np.flatnonzero(roots)
-        for part in self._parts(rows.size):
-            chosen = rows[part]
-            contiguous = chosen[-1] - chosen[0] + 1 == chosen.size
-            block = self.features[slice(chosen[0], chosen[-1] + 1) if contiguous else chosen]
-            scaled = block * roots[chosen, None]
-            result = rank_update(
-                1.0, scaled.astype(dtype, copy=False).T, beta=1.0, c=result, overwrite_c=True
-            )
-        return result
-
     def factor(
-        self, coefficients: Array, shift: float, dtype: type = np.float64
+        self, coefficients: Array, ridge: float, floor: float, dtype: type = np.float64
     ) -> BorderedFactor | None:
-        """Factor Σ_i c_i (f_i, 1)(f_i, 1)ᵀ + shift on the features; None if it is singular."""
-        matrix = self.gram(coefficients, dtype)
+        """Factor Σ_i c_i (f_i, 1)(f_i, 1)ᵀ + shift on the features; None if it is singular.
+
+        The shift is the ridge and `floor` times the mean eigenvalue of the features' part.
+        """
+        matrix = gram(self.features, coefficients, dtype)
+        matrix.shift(ridge + floor * matrix.trace() / matrix.size)
         border, corner = self.total(coefficients)
-        matrix[np.diag_indices(len(matrix))] += shift
-        try:
-            factor, _ = linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
-        except linalg.LinAlgError:
+        if not matrix.factor():
             return None
-        solved = linalg.cho_solve(
-            (factor, False), border.astype(factor.dtype), check_finite=False
-        ).astype(float)
+        solved = matrix.solve(border)
         schur = corner - float(border @ solved)
         if not schur > 1e-15 * corner:
             return None
-        return BorderedFactor(factor, solved, border, schur)
+        return BorderedFactor(matrix, solved, border, schur)
 
-    def _parts(self, count: int | None = None) -> Iterator[slice]:
-        n, d = self.shape
-        size = max(1, min(BLOCK_ENTRIES, max(n * d // 32, 2**14)) // d)
-        for start in range(0, n if count is None else count, size):
-            yield slice(start, min(start + size, n if count is None else count))
+
+def gram(features: Array, coefficients: Array, dtype: type = np.float64) -> PackedMatrix:
+    """Return Σ_i c_i f_i f_iᵀ over the rows f_i of `features`, with c_i >= 0."""
+    result = PackedMatrix(features.shape[1], dtype)
+    roots = np.sqrt(coefficients)
+    chosen = np.flatnonzero(roots)
+    for part in _parts(features, chosen.size):
+        rows = chosen[part]
+        contiguous = rows[-1] - rows[0] + 1 == rows.size
+        block = features[slice(rows[0], rows[-1] + 1) if contiguous else rows]
+        scaled: Array = np.empty(block.shape, dtype)
+        result.add_squares(np.multiply(block, roots[rows, None], out=scaled, casting="same_kind"))
+    return result
+
+
+def _parts(features: Array, count: int) -> Iterator[slice]:
+    """Yield slices of `count` rows that take a small part of the features' memory."""
+    n, d = features.shape
+    size = max(1, min(BLOCK_ENTRIES, max(n * d // 32, 2**14)) // d)
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))

@@ -201,9 +201,8 @@ class _System:
         if not hard:
             give = give + point.violation / point.violation_dual
         stiffness = 1 / give
-        scale = float(stiffness.sum())
         for floor in (0.0, 1e-15, 1e-12):
-            factor = examples.factor(stiffness, ridge + floor * scale)
+            factor = examples.factor(stiffness, ridge, floor)
             if factor is not None:
                 return cls(examples, point, factor, stiffness, hard)
         return None

@@ -191,15 +191,11 @@ class NewtonSystem:
             solution, reached = self._conjugate_gradients(curvature, target, accuracy)
             if reached:
                 return solution
-        features = self.examples.features
-        squares = np.einsum("nd,nd->n", features, features, dtype=float)
-        scale = float(curvature @ squares) / self.examples.shape[1]
         for dtype, floor in ((np.float32, 1e-7), (np.float64, 1e-14), (np.float64, 1e-10)):
             if dtype is np.float32 and self.precise:
                 continue
-            shift = self.ridge + floor * max(scale, 1e-300)
             self.factor = None  # free the last one first
-            self.factor = self.examples.factor(curvature, shift, dtype)
+            self.factor = self.examples.factor(curvature, self.ridge, floor, dtype)
             if self.factor is not None:
                 solution, reached = self._conjugate_gradients(curvature, target, accuracy)
                 if reached:
@@ -231,7 +227,6 @@ class NewtonSystem:
         return solution, False
 
     def _times(self, curvature: Array, point: Array) -> Array:
-        scores = self.examples.scores(point[:-1]) + point[-1]
-        image = np.append(*self.examples.total(curvature * scores))
+        image = self.examples.gram_times(curvature, point)
         image[:-1] += self.ridge * point[:-1]
         return image
