@@ -14,6 +14,7 @@ from sparsetoken.simulation.reduced import (
     reduced_pooled,
     reduced_query,
     reduced_vectorised,
+    token_noise,
 )
 
 TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
@@ -69,6 +70,44 @@ def test_the_law_of_attention_is_that_of_its_definition():
     assert spread == pytest.approx(np.linalg.norm(p, axis=1))
 
 
+def test_both_labels_can_share_the_work():
+    noise = token_noise(20, 6, np.random.default_rng(0))
+    both = attention_law(TASK, 0.4, 2.0, noise, np.array([[True], [False]]))
+    for row, label in enumerate((True, False)):
+        alone = attention_law(TASK, 0.4, 2.0, noise, np.full(20, label))
+        for shared, single in zip(both, alone, strict=True):
+            assert shared[row] == pytest.approx(single)
+
+
+def test_attention_does_not_overflow_at_any_sharpness():
+    noise = token_noise(50, 6, np.random.default_rng(0)).astype(float)
+    for alignment in (-1.0, 1.0):
+        on_signal, along, spread = attention_law(TASK, alignment, 1e6, noise, True)
+        scores = noise + TASK.strength * alignment * (np.arange(6) < 2)
+        chosen = scores.argmax(axis=1)
+        assert on_signal == pytest.approx((chosen < 2).astype(float))
+        assert along == pytest.approx(noise[np.arange(50), chosen])
+        assert spread == pytest.approx(1)
+
+
+def test_token_noise_is_standard_normal():
+    # 10 comparisons of seeded draws: |z| <= 4 has a chance of less than 1e-3 to fail in all.
+    noise = token_noise(1001, 2999, np.random.default_rng(0)).astype(float)
+    assert noise.shape == (1001, 2999)
+    values = noise.ravel()
+    half = values.size // 2
+    normal = {1: 0, 2: 1, 3: 0, 4: 3, 5: 0, 6: 15}
+    squares = {1: 1, 2: 3, 3: 15, 4: 105, 5: 945, 6: 10395}
+    for power, expected in normal.items():
+        error = np.sqrt((squares[power] - expected**2) / values.size)
+        assert abs(np.mean(values**power) - expected) <= 4 * error
+    for first, second in ((values[:half], values[half : 2 * half]), (values[1:], values[:-1])):
+        # The two of a pair, and neighbours, are independent: so are their squares.
+        assert abs(np.mean(first * second)) <= 4 / np.sqrt(first.size)
+        assert abs(np.mean((first**2 - 1) * (second**2 - 1))) <= 8 / np.sqrt(first.size)
+    assert kstest(values, "norm").pvalue > 1e-3
+
+
 def test_a_loss_that_is_flat_at_0_learns_no_query():
     class Flat(Loss):
         name = "reduced-test-flat"
@@ -92,12 +131,11 @@ def test_a_loss_that_is_flat_at_0_learns_no_query():
         assert trial.sharpness == 0
 
 
-@pytest.mark.parametrize(
-    ("loss", "ratio"), [("logistic", 4.0), ("square", 4.0), ("squared_hinge", 2.5), ("hinge", 4.0)]
-)
-def test_memory_stays_within_one_and_a_half_feature_matrices(loss, ratio):
+@pytest.mark.parametrize("loss", ["logistic", "square", "squared_hinge", "hinge"])
+@pytest.mark.parametrize(("ratio", "ridge"), [(0.5, 0.0), (0.75, 1e-3), (2.0, 1e-3), (4.0, 1e-3)])
+def test_memory_stays_within_one_and_a_half_feature_matrices(loss, ratio, ridge):
     dimension = 400
-    training = Training(4.0, ratio, loss=loss, ridge=1e-3)
+    training = Training(4.0, ratio, loss=loss, ridge=ridge)
     run = (TASK, training, dimension)
     query = Query(0.8, 1.0)
     run_trial(TASK, training, 10, 0, query=query)  # what is imported and cached once is not counted

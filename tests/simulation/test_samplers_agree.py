@@ -67,7 +67,9 @@ def test_samplers_agree_in_law(name):
         assert bool(first) == bool(second)
         if len(set(first + second)) > 1:
             # Rounding would order values that are equal in law, such as a given query's alignment.
-            verdict = ks_2samp(np.round(first, 9), np.round(second, 9), method="asymp")
+            # Margins exist for separable data only: too few of them for the asymptotic law.
+            method = "asymp" if min(len(first), len(second)) >= 20 else "exact"
+            verdict = ks_2samp(np.round(first, 9), np.round(second, 9), method=method)
             assert verdict.pvalue > LEVEL, quantity
             compared += 1
     assert compared >= 4

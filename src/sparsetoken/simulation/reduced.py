@@ -8,9 +8,10 @@ the rest, and a Gaussian matrix with more columns than rows is replaced by its t
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
@@ -24,9 +25,10 @@ __all__ = [
     "reduced_pooled",
     "reduced_query",
     "reduced_vectorised",
+    "token_noise",
 ]
 
-BLOCK_ENTRIES = 2**16
+BLOCK_ENTRIES = 2**15
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def reduced_query(
 
 
 def attention_law(
-    task: Task, alignment: float, sharpness: float, noise: Array, positive: Array | bool
+    task: Task, alignment: float, sharpness: float, noise: Array, positive: ArrayLike
 ) -> tuple[Array, Array, Array]:
     """Return (A, B, S) of each sample from its token noise along the query.
 
@@ -111,20 +113,64 @@ def attention_law(
     ----------
     noise : array of shape (n, L)
         u, standard normal.
-    positive : boolean array of shape (n,), or bool
-        Which samples carry the signal, in their first R tokens: places are exchangeable.
+    positive : booleans that broadcast with shape (n,)
+        Which samples carry the signal, in their first R tokens: places are exchangeable. With
+        shape (2, 1) both labels share the work.
     """
-    informative = task.informative
-    weights = sharpness * noise
-    gain = np.asarray(sharpness * task.strength * alignment * np.asarray(positive, dtype=float))
-    weights[:, :informative] += gain[..., None]
-    weights -= weights.max(axis=1, keepdims=True)
+    carries = np.asarray(positive)
+    signal = _exponential_sums(noise[:, : task.informative], sharpness)
+    rest = _exponential_sums(noise[:, task.informative :], sharpness)
+    # Each group of tokens is relative to its own largest score; bring both to the larger one.
+    signal_peak = signal.peak + sharpness * task.strength * alignment * carries.astype(float)
+    peak = np.maximum(signal_peak, rest.peak)
+    signal_scale, rest_scale = np.exp(signal_peak - peak), np.exp(rest.peak - peak)
+    on_signal = signal_scale * signal.total
+    total = on_signal + rest_scale * rest.total
+    along = signal_scale * signal.along + rest_scale * rest.along
+    square = signal_scale**2 * signal.square + rest_scale**2 * rest.square
+    return carries * on_signal / total, along / total, np.sqrt(square) / total
+
+
+class _ExponentialSums(NamedTuple):
+    """Sums over tokens of e, u e and e², with e = exp(κu - peak), and the peak max κu."""
+
+    peak: Array
+    total: Array
+    along: Array
+    square: Array
+
+
+def token_noise(count: int, length: int, rng: np.random.Generator) -> Array:
+    """Draw standard normal token scores (count, length), three times as fast as `rng` does.
+
+    The method of Box and Muller on 32 random bits each for radius and angle, in single precision:
+    scores have a resolution of about 1e-7 and end at 6.8, which 1 in 10¹¹ would exceed.
+    """
+    pairs = (count * length + 1) // 2
+    bits = rng.integers(2**64, size=pairs, dtype=np.uint64)
+    noise = bits.view(np.uint32).astype(np.float32)
+    radius, angle = noise[:pairs], noise[pairs:]
+    radius += 0.5
+    radius *= 2.0**-32
+    np.log(radius, out=radius)
+    radius *= -2.0
+    np.sqrt(radius, out=radius)
+    angle *= 2 * math.pi / 2**32
+    across = np.sin(angle)
+    np.cos(angle, out=angle)
+    angle *= radius
+    radius *= across
+    return noise[: count * length].reshape(count, length)
+
+
+def _exponential_sums(noise: Array, sharpness: float) -> _ExponentialSums:
+    weights = float(sharpness) * noise  # in the noise's precision
+    peak = weights.max(axis=1)
+    weights -= peak[:, None]
     np.exp(weights, out=weights)
-    total = weights.sum(axis=1)
-    on_signal = np.where(positive, weights[:, :informative].sum(axis=1) / total, 0.0)
-    along = np.einsum("nl,nl->n", noise, weights) / total
-    spread = np.sqrt(np.einsum("nl,nl->n", weights, weights)) / total
-    return on_signal, along, spread
+    return _ExponentialSums(
+        peak, weights.sum(axis=1), np.vecdot(noise, weights), np.vecdot(weights, weights)
+    )
 
 
 def reduced_attention(
@@ -149,7 +195,7 @@ def reduced_attention(
     size = max(1, BLOCK_ENTRIES // task.length)
     for start in range(0, count, size):
         part = slice(start, min(start + size, count))
-        noise = rng.standard_normal((part.stop - part.start, task.length))
+        noise = token_noise(part.stop - part.start, task.length, rng)
         on_signal[part], along[part], spread[part] = attention_law(
             task, alignment, sharpness, noise, positive[part]
         )
