@@ -116,7 +116,7 @@ class Logistic(Loss):
 
     name = "logistic"
     minimisers = (np.inf, np.inf)
-    breakpoints = (-16.0, -8.0, -4.0, 0.0, 4.0, 8.0, 16.0)
+    breakpoints = (-16.0, -8.0, -4.0, 0.0, 4.0, 8.0, 12.0, 16.0, 20.0)
 
     def value(self, margin: Array) -> Array:
         return np.asarray(np.logaddexp(0.0, -np.asarray(margin, dtype=float)))

@@ -41,7 +41,8 @@ def test_gradient_and_hessian_are_derivatives(law: str, name: str, smoothing: fl
 def test_first_order_agrees_with_second_order() -> None:
     potential = Potential(LAWS["attention"], get_loss("logistic"), 2.0)
     first, second = potential.first_order(POINT, RIDGE), potential.second_order(POINT, RIDGE)
-    np.testing.assert_allclose(first.gradient, second.gradient, rtol=1e-12)
+    # The two may be taken from tables of different sizes.
+    np.testing.assert_allclose(first.gradient, second.gradient, rtol=1e-9)
     np.testing.assert_allclose(first.replicate_gradients.mean(axis=0), first.gradient)
 
 

@@ -404,3 +404,13 @@ def test_a_collapsed_hinge_says_what_happened() -> None:
     assert found.test_error == pytest.approx(0.04, abs=1e-6)
     assert found.train_loss == pytest.approx(0.08, abs=found.uncertainty.train_loss)
     assert "smoothed" in found.solution.status
+
+
+def test_a_long_sequence_needs_no_curve_to_start_from() -> None:
+    task, training = TASK.replace(length=10_000), Training(4.0, 2.0)
+    query = Query(0.9, 1.5)
+    alone = predict(task, training, query=query, tolerance=1e-2)
+    _, after = curve(task, training, "alpha1", [1.0, 2.0], query=query, tolerance=1e-2)
+    assert alone.solution.converged
+    assert alone.test_error == pytest.approx(after.test_error, abs=alone.uncertainty.test_error)
+    assert alone.order_parameters.rest == pytest.approx(after.order_parameters.rest, rel=1e-2)

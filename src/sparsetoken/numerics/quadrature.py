@@ -9,7 +9,7 @@ from sparsetoken.arrays import Array
 __all__ = ["NORMAL_EDGES", "legendre", "normal_density", "normal_panels", "panels"]
 
 # Beyond the outer edges the normal law weighs 2e-16; between two of them it is easy to integrate.
-NORMAL_EDGES = np.array([-8.2, -5.0, -2.4, 0.0, 2.4, 5.0, 8.2])
+NORMAL_EDGES = np.array([-8.2, -5.5, -3.5, -1.7, 0.0, 1.7, 3.5, 5.5, 8.2])
 
 
 @lru_cache
@@ -51,7 +51,7 @@ def normal_panels(edges: Array, order: int = 8) -> tuple[Array, Array]:
 
     Returns
     -------
-    nodes, weights : arrays of shape (..., (k + 6) order)
+    nodes, weights : arrays of shape (..., (k + 8) order)
     """
     base = np.broadcast_to(NORMAL_EDGES, (*edges.shape[:-1], len(NORMAL_EDGES)))
     clipped = np.clip(edges, NORMAL_EDGES[0], NORMAL_EDGES[-1])

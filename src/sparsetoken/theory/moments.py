@@ -10,12 +10,8 @@ envelope M(c, σ, t) = E[ℓ(r) + t p²/2] and its first and second derivatives:
 """
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
@@ -28,10 +24,7 @@ from sparsetoken.numerics.quadrature import (
     panels,
 )
 
-__all__ = ["MOMENTS", "MomentTable", "margin_moments"]
-
-# Points of a law that are looked up at once: their work arrays stay in the processor's cache.
-_CHUNK = 2048
+__all__ = ["MOMENTS", "margin_moments"]
 
 # Names of the last axis of `margin_moments`. The first four give the gradient of the potential.
 MOMENTS = ("loss", "p", "pG", "pp", "D", "DG", "DGG", "pD", "pDG", "ppD")
@@ -193,125 +186,3 @@ def _piece(
     columns = [losses, p, pg, pp]
     columns += [stiffness * column for column in (m0, m1, m2, p, pg, pp)]
     return np.stack(columns, axis=1)
-
-
-@dataclass(frozen=True)
-class MomentTable:
-    """Margin moments as smooth functions of (centre, scale), by Chebyshev interpolation.
-
-    A law of features has thousands of points but only two numbers of each enter: the centre y m of
-    the margin and the scale S. A tensor Chebyshev interpolant of a few hundred exact values serves
-    them all.
-
-    Attributes
-    ----------
-    coefficients : array of shape (centre degrees, scale degrees, 10)
-    centre_range, scale_range : (low, high)
-    row_error, column_error : arrays of shape (10,)
-        Estimated largest interpolation error of each moment in the centre and in the scale, from
-        the last coefficients.
-    """
-
-    coefficients: Array
-    centre_range: tuple[float, float]
-    scale_range: tuple[float, float]
-    row_error: Array
-    column_error: Array
-
-    @classmethod
-    def build(
-        cls,
-        moments: Callable[[Array, Array], Array],
-        centre_range: tuple[float, float],
-        scale_range: tuple[float, float],
-        shape: tuple[int, int],
-    ) -> Self:
-        """Tabulate moments(centre, scale), which gives (n, 10), on `shape` nodes."""
-        rows, columns = shape
-        grid_c = _to_range(_nodes(rows), centre_range)
-        grid_s = np.exp(_to_range(_nodes(columns), _logs(scale_range)))
-        centre, scale = (part.ravel() for part in np.meshgrid(grid_c, grid_s, indexing="ij"))
-        values = moments(centre, scale).reshape(rows, columns, -1)
-        coefficients = np.einsum(
-            "ai,bj,ijm->abm", _transform(rows), _transform(columns), values, optimize=True
-        )
-        size = np.abs(coefficients)
-        row_error = size[-2:].sum(axis=(0, 1))
-        column_error = size[:, -2:].sum(axis=(0, 1)) if columns > 1 else np.zeros(len(MOMENTS))
-        return cls(coefficients, centre_range, scale_range, row_error, column_error)
-
-    @property
-    def error(self) -> Array:
-        """The interpolation error of each moment, (10,)."""
-        return self.row_error + self.column_error
-
-    def unresolved(self, tolerance: float) -> tuple[bool, bool]:
-        """Tell whether rows and columns leave an error above a fraction of each moment's size.
-
-        The last six moments enter only the Hessian, where they steer Newton's method: 1e-3 will do.
-        """
-        largest = np.maximum(np.abs(self.coefficients).sum(axis=(0, 1)), 1e-300)
-        allowed = largest * np.where(np.arange(len(MOMENTS)) < 4, tolerance, 1e-3)
-        return bool(np.any(self.row_error > allowed)), bool(np.any(self.column_error > allowed))
-
-    def __call__(self, centre: Array, scale_basis: Array, count: int) -> Array:
-        """Return the first `count` moments, (n, count), at centres and scales.
-
-        Parameters
-        ----------
-        centre : array of shape (n,)
-        scale_basis : array of shape (n, columns or more)
-            What `scale_basis` gives for the scales.
-        """
-        rows, columns, _ = self.coefficients.shape
-        flat = np.ascontiguousarray(self.coefficients[:, :, :count]).reshape(rows, -1)
-        unit = _from_range(centre, self.centre_range)
-        result = np.empty((len(centre), count))
-        for first in range(0, len(centre), _CHUNK):
-            part = slice(first, first + _CHUNK)
-            partial = (_basis(unit[part], rows).T @ flat).reshape(-1, columns, count)
-            np.einsum("nbm,nb->nm", partial, scale_basis[part, :columns], out=result[part])
-        return result
-
-    @staticmethod
-    def scale_basis(scale: Array, columns: int) -> Array:
-        """Return the Chebyshev polynomials of the scales, (n, columns); fixed for a law."""
-        span = _logs((float(scale.min()), float(scale.max())))
-        return np.ascontiguousarray(_basis(_from_range(np.log(scale), span), columns).T)
-
-
-def _logs(span: tuple[float, float]) -> tuple[float, float]:
-    return float(np.log(span[0])), float(np.log(span[1]))
-
-
-def _nodes(count: int) -> Array:
-    return np.cos(np.pi * (np.arange(count) + 0.5) / count)
-
-
-def _transform(count: int) -> Array:
-    """Return the matrix that takes values at the Chebyshev nodes to coefficients."""
-    matrix = chebyshev.chebvander(_nodes(count), count - 1).T * (2 / count)
-    matrix[0] /= 2
-    return np.asarray(matrix)
-
-
-def _basis(x: Array, count: int) -> Array:
-    """Return T_0 … T_{count-1} at x, as rows."""
-    rows = np.empty((count, len(x)))
-    rows[0] = 1
-    if count > 1:
-        rows[1] = x
-    twice = 2 * x
-    for k in range(2, count):
-        np.multiply(twice, rows[k - 1], out=rows[k])
-        rows[k] -= rows[k - 2]
-    return rows
-
-
-def _to_range(x: Array, span: tuple[float, float]) -> Array:
-    return np.asarray(0.5 * (span[0] + span[1]) + 0.5 * (span[1] - span[0]) * x)
-
-
-def _from_range(x: Array, span: tuple[float, float]) -> Array:
-    width = span[1] - span[0]
-    return np.asarray((2 * x - span[0] - span[1]) / width if width > 0 else np.zeros_like(x))

@@ -9,27 +9,29 @@ With order parameters (μ_q, μ_e, b, ν), a noise scale τ and its dual β,
 safe. At the saddle point τ = ν, and the six conditions are the five self-consistent equations.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.theory.features import FeatureLaw
-from sparsetoken.theory.moments import MOMENTS, MomentTable, margin_moments
+from sparsetoken.theory.moments import MOMENTS, margin_moments
+from sparsetoken.theory.table import (
+    FEW_POINTS,
+    Resolution,
+    ScaleRange,
+    scale_ranges,
+    tabulated_moments,
+)
 
 __all__ = ["VARIABLES", "FirstOrder", "Potential", "SecondOrder"]
 
 VARIABLES = ("along", "across", "bias", "rest", "width", "dual")
 ALONG, ACROSS, BIAS, REST, WIDTH, DUAL = range(6)
 
-# Rows and columns of a table of moments: where to begin, and beyond which to do without.
-_FIRST_TABLE = (24, 6)
-_LAST_TABLE = (400, 60)
-_TABLE_TOLERANCE = 2e-6
-# Laws of fewer points are not worth a table.
-_SMALL_LAW = 512
+# The first moments give the gradient.
 _SLOPES = 4
 
 
@@ -73,13 +75,18 @@ class SecondOrder(FirstOrder):
 class Potential:
     """The potential of one law of features, loss and sample ratio, for any ridge.
 
+    Parameters
+    ----------
+    resolution : dict
+        Sizes of the tables that resolve the margin's moments; changed as needed.
+    table_tolerance : float
+        What a table may leave of the largest value of a moment.
+
     Attributes
     ----------
     smoothing : float
         ε >= 0: the loss is replaced by its Moreau envelope M_ε, which turns the prox step χS² into
         χS² + ε. A way to approach losses with kinks.
-    resolution : tuple of int
-        Rows and columns of the table that resolves the margin's moments; they grow as needed.
     """
 
     def __init__(
@@ -87,7 +94,8 @@ class Potential:
         law: FeatureLaw,
         loss: Loss,
         alpha: float,
-        resolution: tuple[int, int] = _FIRST_TABLE,
+        resolution: Resolution | None = None,
+        table_tolerance: float = 2e-7,
     ) -> None:
         self.law = law
         self.loss = loss
@@ -96,19 +104,20 @@ class Potential:
         self._signed = law.label[:, None] * np.stack(
             [law.along, law.across, np.ones_like(law.along)], axis=1
         )
-        self._scale_range = (float(law.scale.min()), float(law.scale.max()))
-        self._scale_basis: Array | None = None
-        self.resolution = resolution
+        self._resolution = {} if resolution is None else resolution
+        self._table_tolerance = table_tolerance
+        self._last_key: tuple[bytes, float] | None = None
+        self._last = (np.empty((0, 0)), np.empty(0))
 
     def first_order(self, x: Array, ridge: float) -> FirstOrder:
         """Return the gradient at x = (μ_q, μ_e, b, ν, τ, β)."""
         moments, errors = self._moments(x, _SLOPES)
-        chain = _Chain(x, self.alpha * ridge)
-        return FirstOrder(*self._gradients(moments, errors, chain))
+        errors = errors + self._quadrature_error(x)
+        return FirstOrder(*self._gradients(moments, errors, _Chain(x, self.alpha * ridge)))
 
     def second_order(self, x: Array, ridge: float) -> SecondOrder:
-        """Return the potential and its derivatives at x = (μ_q, μ_e, b, ν, τ, β)."""
-        moments, errors = self._moments(x, len(MOMENTS), probe=False)
+        """Return the potential and its derivatives at x; the error of quadrature is left out."""
+        moments, errors = self._moments(x, len(MOMENTS))
         chain = _Chain(x, self.alpha * ridge)
         inner_gradient, inner_hessian = self._inner_derivatives(moments)
         step = chain.step * self.law.scale**2 + self.smoothing
@@ -164,52 +173,48 @@ class Potential:
         hessian[4, 4] = square**2 @ ppd
         return gradient, hessian
 
-    def _moments(self, x: Array, count: int, probe: bool = True) -> tuple[Array, Array]:
-        """Return the first margin moments at all points of the law, and their numerical error.
-
-        Without `probe` the error of quadrature is not looked at.
-        """
-        centre, scale = self._signed @ x[:3], self.law.scale
+    def _exact(self, x: Array, centre: Array, scale: Array, order: int = 8) -> Array:
+        """Return all margin moments at points of the law."""
         noise, step = float(np.hypot(x[REST], x[ACROSS])), x[WIDTH] / x[DUAL]
+        steps = step * scale**2 + self.smoothing
+        return margin_moments(self.loss, centre, noise * scale, steps, order)
 
-        def exact(centre: Array, scale: Array, order: int = 8) -> Array:
-            steps = step * scale**2 + self.smoothing
-            return margin_moments(self.loss, centre, noise * scale, steps, order)
+    def _moments(self, x: Array, count: int) -> tuple[Array, Array]:
+        """Return the first margin moments at all points of the law, and their error from tables.
 
+        The last ones are kept: they do not depend on the ridge, nor on the order of derivatives.
+        """
+        key = (x.tobytes(), self.smoothing)
+        if self._last_key != key or self._last[0].shape[1] < count:
+            centre, scale = self._signed @ x[:3], self.law.scale
+            if self.loss.piecewise_quadratic or len(scale) <= FEW_POINTS:
+                self._last = self._exact(x, centre, scale), np.zeros(len(MOMENTS))
+            else:
+                self._last = tabulated_moments(
+                    lambda c, s: self._exact(x, c, s),
+                    centre,
+                    scale,
+                    _scale_ranges(self.law),
+                    count,
+                    self._resolution,
+                    self._table_tolerance,
+                )
+            self._last_key = key
+        return self._last
+
+    def _quadrature_error(self, x: Array) -> Array:
+        """Return the error of the exact moments: what a finer rule changes at some points."""
         if self.loss.piecewise_quadratic:
-            return exact(centre, scale), np.zeros(len(MOMENTS))
-        error = np.zeros(len(MOMENTS))
-        if probe:
-            some = slice(None, None, max(1, len(centre) // 32))
-            finer, usual = (exact(centre[some], scale[some], order) for order in (16, 8))
-            error = np.abs(finer - usual).max(axis=0)
-        if len(scale) > _SMALL_LAW:
-            table = self._table(exact, (float(centre.min()), float(centre.max())))
-            if table is not None:
-                columns = self.resolution[1]
-                if self._scale_basis is None or self._scale_basis.shape[1] < columns:
-                    self._scale_basis = MomentTable.scale_basis(scale, columns)
-                return table(centre, self._scale_basis, count), error + table.error
-        chunks = [slice(i, i + 4096) for i in range(0, len(centre), 4096)]
-        return np.concatenate([exact(centre[part], scale[part]) for part in chunks]), error
+            return np.zeros(len(MOMENTS))
+        some = slice(None, None, max(1, len(self.law.scale) // 32))
+        centre, scale = self._signed[some] @ x[:3], self.law.scale[some]
+        finer, usual = (self._exact(x, centre, scale, order) for order in (16, 8))
+        return np.asarray(np.abs(finer - usual).max(axis=0))
 
-    def _table(
-        self, exact: Callable[[Array, Array], Array], span: tuple[float, float]
-    ) -> MomentTable | None:
-        """Return a table of the moments that is fine enough, or None if none of a fair size is."""
-        flat = self._scale_range[0] == self._scale_range[1]
-        while self.resolution[0] <= _LAST_TABLE[0] and self.resolution[1] <= _LAST_TABLE[1]:
-            rows, columns = self.resolution
-            shape = (rows, 1 if flat else columns)
-            table = MomentTable.build(exact, span, self._scale_range, shape)
-            more_rows, more_columns = table.unresolved(_TABLE_TOLERANCE)
-            if not more_rows and not more_columns:
-                return table
-            self.resolution = (
-                int(1.4 * rows) if more_rows else rows,
-                int(1.3 * columns) + 1 if more_columns else columns,
-            )
-        return None
+
+@lru_cache(maxsize=8)
+def _scale_ranges(law: FeatureLaw) -> tuple[ScaleRange, ...]:
+    return scale_ranges(law.scale)
 
 
 class _Chain:

@@ -31,10 +31,12 @@ __all__ = [
 CLASSIFIERS = ("attention", "pooled", "vectorised")
 
 # Points a class and replicate, as powers of two: where refining begins and ends, and how many
-# powers fewer are enough to solve the equations before the correction on all points.
+# are enough to solve the equations before the correction on all points: so many powers fewer, and
+# no more than these.
 FIRST_SIZE = 10
 LAST_SIZE = 14
 COARSER = 3
+LAST_COARSE = 9
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,8 @@ class _Path:
         law = feature_law(task, self.classifier, query, size)
         coarse = law
         if law.replicates > 1:
-            coarse = feature_law(task, self.classifier, query, size - COARSER, seed=2)
+            coarse_size = min(size - COARSER, LAST_COARSE)
+            coarse = feature_law(task, self.classifier, query, coarse_size, seed=2)
         loss = get_loss(training.loss)
         readout = limit_readout((coarse, law), loss, training.alpha1, training.ridge, self._state)
         if readout.solution.converged:

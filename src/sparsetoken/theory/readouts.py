@@ -5,7 +5,7 @@
 - ridge = 0 and fewer samples than dimensions, for a loss with one best margin: interpolation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import ndtr
@@ -19,6 +19,7 @@ from sparsetoken.theory.margin import EXCESS_FLOOR, least_excess, widest_margin
 from sparsetoken.theory.potential import Potential, SecondOrder
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import solve_saddle
+from sparsetoken.theory.table import Resolution
 from sparsetoken.validation import ParameterError
 
 __all__ = ["LimitReadout", "State", "limit_readout", "misclassified"]
@@ -26,11 +27,18 @@ __all__ = ["LimitReadout", "State", "limit_readout", "misclassified"]
 
 @dataclass(frozen=True)
 class State:
-    """Where a solver ended, to start the next problem of a path from."""
+    """Where a solver ended, to start the next problem of a path from.
+
+    Attributes
+    ----------
+    kind : which equations were solved
+    point : array
+    resolutions : sizes of the tables for the coarse and the fine law
+    """
 
     kind: str
     point: Array
-    resolution: tuple[int, int] | None = None
+    resolutions: tuple[Resolution, Resolution] = field(default_factory=lambda: ({}, {}))
 
 
 @dataclass(frozen=True)
@@ -108,18 +116,20 @@ def limit_readout(
         if separable:
             rough = widest_margin(coarse, ratio, _matching(start, "margin"))
             return _maximum_margin(fine, loss, ratio, rough.point, note)
-    potential = Potential(coarse, loss, alpha)
-    if start is not None and start.resolution is not None:
-        potential.resolution = start.resolution
-    rough_saddle = solve_saddle(potential, ridge, _matching(start, "saddle"))
-    finer = Potential(fine, loss, alpha, potential.resolution)
+    resolutions = ({}, {}) if start is None else start.resolutions
+    potential = Potential(coarse, loss, alpha, resolutions[0], _ROUGH_TABLES)
+    exact = coarse is fine
+    rough_saddle = solve_saddle(
+        potential, ridge, _matching(start, "saddle"), 1e-5 if exact else _ROUGH_SOLUTION
+    )
+    finer = potential if exact else Potential(fine, loss, alpha, resolutions[1])
     finer.smoothing = potential.smoothing
     if potential.smoothing and rough_saddle.converged:
         note = (
             f"converged with the kinks of the loss smoothed over a width {potential.smoothing:.1g}: "
             "without it the readout or its bias is not unique here"
         )
-    return _saddle(finer, ridge, rough_saddle, note)
+    return _saddle(finer, ridge, rough_saddle, note, resolutions)
 
 
 def _matching(start: State | None, kind: str) -> Array | None:
@@ -145,7 +155,11 @@ def misclassified(law: FeatureLaw, weights: Array, shift: Array | float = 0.0) -
 # A solver that failed may have ended where the gradient overflows.
 @np.errstate(all="ignore")
 def _saddle(
-    potential: Potential, ridge: float, rough: NewtonResult[SecondOrder], note: str
+    potential: Potential,
+    ridge: float,
+    rough: NewtonResult[SecondOrder],
+    note: str,
+    resolutions: tuple[Resolution, Resolution],
 ) -> LimitReadout:
     """Carry the solution for a coarse law over to a fine one, with the coarse Hessian."""
     law, loss = potential.law, potential.loss
@@ -171,7 +185,7 @@ def _saddle(
         point = point + correction
         # The next correction would be of the order of the square of this one.
         residual = float(size**2)
-        if residual <= max(0.02 * spread, 1e-12):
+        if residual <= max(0.02 * spread, 1e-10):
             break
     errors = residual * np.abs(point) + np.abs(inverse) @ found.gradient_error
     replicates = point + shifts
@@ -198,7 +212,7 @@ def _saddle(
         train_loss_error=float(
             found.train_loss_error + errors @ np.abs(sensitivity) + potential.smoothing
         ),
-        state=State("saddle", rough.point, potential.resolution),
+        state=State("saddle", rough.point, resolutions),
         solution=Solution(
             converged=trusted,
             status=note if trusted else _ADVICE,
@@ -207,6 +221,11 @@ def _saddle(
         ),
     )
 
+
+# The solution for a coarse law is a start for the fine one: accuracy of its tables, relative size of
+# the last Newton correction.
+_ROUGH_TABLES = 2e-5
+_ROUGH_SOLUTION = 1e-3
 
 # How often the gradient is evaluated on the fine law, at most.
 _CORRECTIONS = 8

@@ -18,7 +18,7 @@ _POSITIVE = np.array([False, False, False, True, True, True])
 
 
 def solve_saddle(
-    potential: Potential, ridge: float, start: Array | None = None
+    potential: Potential, ridge: float, start: Array | None = None, tolerance: float = 1e-5
 ) -> NewtonResult[SecondOrder]:
     """Return the saddle point (μ_q, μ_e, b, ν, τ, β) of the potential.
 
@@ -26,15 +26,18 @@ def solve_saddle(
     one, or if that fails, the ridge is lowered in steps from a value so large that the solution is
     known, each step starting from the last. A loss with kinks is smoothed meanwhile, and the
     smoothing is lowered in the same way at the end; `potential.smoothing` says how far that went.
-    The last Newton correction, of relative size 1e-5 at most, is left to the caller.
+    The last Newton correction, of relative size `tolerance` at most, is left to the caller.
     """
     active = np.array([potential.law.has_query, True, True, True, True, True])
 
     def solve(point: Array, value: float, last: bool = True) -> NewtonResult[SecondOrder]:
         # On the way to the target it is enough to stay near the path.
-        tolerance = 1e-5 if last else 0.03
         return newton(
-            lambda x: potential.second_order(x, value), point, active, _POSITIVE, tolerance
+            lambda x: potential.second_order(x, value),
+            point,
+            active,
+            _POSITIVE,
+            tolerance if last else 0.03,
         )
 
     potential.smoothing = 0.0
@@ -44,7 +47,7 @@ def solve_saddle(
             return result
     law = potential.law
     noise = float(law.weight @ law.scale**2)
-    heavy = max(ridge, 10 * (noise + float(law.weight @ (law.along**2 + law.across**2))))
+    heavy = max(ridge, noise + float(law.weight @ (law.along**2 + law.across**2)))
     potential.smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
     result = solve(_heavy_ridge_point(potential, heavy), heavy, last=heavy == ridge)
     result, reached = _lower(solve, result, heavy, ridge, floor=1e-9 * noise)
@@ -74,20 +77,21 @@ def _lower(
 
     Below the floor the target is tried at once. Returns the last solution and the value it is for.
     """
-    steps, factor, retries = result.steps, 100.0, 3
+    steps, factor, retries = result.steps, 300.0, 3
     while current > target and result.converged:
         following = max(current / factor, target)
-        if following < floor:
+        jump = following < floor
+        if jump:
             following = target
         trial = solve(result.point, following, following == target)
         steps += trial.steps
         if trial.converged:
             current, result = following, trial
             factor = min(factor**1.5, 1e3)
-        elif factor > 1.1 and following > target:
-            factor = factor**0.4
-        elif following == target and retries > 0:
+        elif jump and retries > 0:
             retries, floor = retries - 1, floor / 100
+        elif not jump and factor > 1.1:
+            factor = (current / following) ** 0.4
         else:
             break
     return replace(result, steps=steps), current

@@ -1,0 +1,274 @@
+"""Margin moments of many points at once, by interpolation (docs/theory.md, section 5.2).
+
+A law of features has thousands of points but only two numbers of each enter: the centre y m of the
+margin and the scale S. Chebyshev interpolants of some hundred exact values serve them all. There is
+one for each range of scales, because points of a small scale lie close together but need a fine
+resolution, and points of a large scale the other way round.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+import numpy as np
+from numpy.polynomial import chebyshev
+
+from sparsetoken.arrays import Array
+from sparsetoken.theory.moments import MOMENTS
+
+__all__ = [
+    "FEW_POINTS",
+    "MomentTable",
+    "Resolution",
+    "ScaleRange",
+    "scale_ranges",
+    "tabulated_moments",
+]
+
+Span = tuple[float, float]
+ExactMoments = Callable[[Array, Array], Array]
+
+# Rows and columns of the table of each range of scales, by its number.
+Resolution = dict[int, tuple[int, int]]
+_FIRST_SHAPE = (20, 8)
+_LAST_SHAPE = (400, 60)
+
+# Fewer points are not worth a table.
+FEW_POINTS = 128
+
+# Moments after the first four enter the Hessian alone, where they steer Newton's method.
+_GRADIENT_MOMENTS = 4
+_HESSIAN_TOLERANCE = 1e-3
+
+# Width of a range of scales, in log S.
+_WIDTH = 0.8
+
+# Points that are looked up at once: their work arrays stay in the processor's cache.
+_CHUNK = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleRange:
+    """The points of a law with a scale in a certain range.
+
+    Attributes
+    ----------
+    number : int
+        Ranges are numbered from S = 1 down, the same for every law.
+    points : array of int of shape (n,)
+    span : (low, high)
+        The least and largest log S of the points.
+    unit : array of shape (n,)
+        Their log S, with `span` mapped to [-1, 1].
+    """
+
+    number: int
+    points: Array
+    span: Span
+    unit: Array
+
+
+def scale_ranges(scale: Array) -> tuple[ScaleRange, ...]:
+    """Sort the points of a law into ranges of scale."""
+    logs = np.log(scale)
+    numbers = np.floor(-logs / _WIDTH).astype(int)
+    ranges = []
+    for number in np.unique(numbers):
+        points = np.flatnonzero(numbers == number)
+        part = logs[points]
+        span = _span(part)
+        ranges.append(ScaleRange(int(number), points, span, _from_range(part, span)))
+    return tuple(ranges)
+
+
+@dataclass(frozen=True)
+class MomentTable:
+    """Margin moments as smooth functions of (centre, log scale).
+
+    Attributes
+    ----------
+    coefficients : array of shape (centre degrees, scale degrees, 10)
+    centre_span : (low, high)
+    """
+
+    coefficients: Array
+    centre_span: Span
+
+    @classmethod
+    def build(
+        cls,
+        moments: ExactMoments,
+        spans: Sequence[tuple[Span, Span]],
+        shapes: Sequence[tuple[int, int]],
+    ) -> list[Self]:
+        """Tabulate moments(centre, scale), which gives (n, 10), over several ranges at once.
+
+        Parameters
+        ----------
+        spans : ranges of the centre and of log S, for each table
+        shapes : numbers of nodes in the centre and in log S, for each table
+        """
+        grids = [
+            np.meshgrid(*map(_nodes_in, shape, span), indexing="ij")
+            for shape, span in zip(shapes, spans, strict=True)
+        ]
+        centre, logs = (np.concatenate([grid[i].ravel() for grid in grids]) for i in (0, 1))
+        values = moments(centre, np.exp(logs))
+        ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+        tables = []
+        for part, (rows, columns), (centre_span, _) in zip(
+            np.split(values, ends), shapes, spans, strict=True
+        ):
+            by_centre = (_transform(rows) @ part.reshape(rows, -1)).reshape(rows, columns, -1)
+            tables.append(cls(_transform(columns) @ by_centre, centre_span))
+        return tables
+
+    @property
+    def size(self) -> Array:
+        """A bound on each moment, (10,)."""
+        return np.asarray(np.abs(self.coefficients).sum(axis=(0, 1)))
+
+    @property
+    def error(self) -> Array:
+        """Estimated largest interpolation error of each moment, from the last coefficients, (10,)."""
+        return np.asarray(sum(self._errors))
+
+    @property
+    def _errors(self) -> tuple[Array, Array]:
+        """The error from too few rows, and from too few columns."""
+        size = np.abs(self.coefficients)
+        by_row, by_column = size[-2:].sum(axis=(0, 1)), size[:, -2:].sum(axis=(0, 1))
+        return by_row, by_column if size.shape[1] > 1 else np.zeros(len(MOMENTS))
+
+    def better_shape(self, allowed: Array) -> tuple[tuple[int, int], bool]:
+        """Return rows and columns that leave no more than an error of each moment, (10,).
+
+        They are more than here if the error is larger, which the second value tells, and possibly
+        fewer if not.
+        """
+        rows, columns, _ = self.coefficients.shape
+        more_rows, more_columns = (bool(np.any(error > allowed)) for error in self._errors)
+        if more_rows or more_columns:
+            shape = (
+                int(1.4 * rows) if more_rows else rows,
+                int(1.3 * columns) + 1 if more_columns else columns,
+            )
+            return shape, False
+        # Some room, so that the next table is not found too small for a slightly wider range.
+        size, less = np.abs(self.coefficients), 0.2 * allowed
+        needed = (_last_above(size.sum(axis=1), less), _last_above(size.sum(axis=0), less))
+        return (min(rows, needed[0] + 3), min(columns, needed[1] + 3)), True
+
+    def __call__(self, centre: Array, scale: ScaleRange, count: int) -> Array:
+        """Return the first `count` moments, (n, count), at centres (n,) in this range of scales."""
+        rows, columns, _ = self.coefficients.shape
+        flat = np.ascontiguousarray(self.coefficients[:, :, :count]).reshape(rows, -1)
+        unit = _from_range(centre, self.centre_span)
+        result = np.empty((len(centre), count))
+        for first in range(0, len(centre), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            partial = (_basis(unit[part], rows).T @ flat).reshape(-1, columns, count)
+            np.einsum("nbm,bn->nm", partial, _basis(scale.unit[part], columns), out=result[part])
+        return result
+
+
+def tabulated_moments(
+    exact: ExactMoments,
+    centre: Array,
+    scale: Array,
+    ranges: Sequence[ScaleRange],
+    count: int,
+    resolution: Resolution,
+    tolerance: float,
+) -> tuple[Array, Array]:
+    """Return the first margin moments at the points of a law from tables, and the tables' error.
+
+    Parameters
+    ----------
+    exact : callable
+        Gives all moments at centres and scales, (n, 10).
+    centre, scale : arrays of shape (n,)
+    ranges : the points by scale
+    count : int
+        How many moments are wanted.
+    resolution : dict
+        Where to begin; left with what was needed.
+    tolerance : float
+        What the last rows or columns of a table may add, in units of the largest value of a moment.
+
+    Returns
+    -------
+    moments : array of shape (n, count)
+    error : array of shape (10,)
+    """
+    moments = np.empty((len(centre), count))
+    error, size = np.zeros(len(MOMENTS)), np.zeros(len(MOMENTS))
+    relative = np.full(len(MOMENTS), _HESSIAN_TOLERANCE)
+    relative[:_GRADIENT_MOMENTS] = tolerance
+    waiting = [part for part in ranges if len(part.points) > FEW_POINTS]
+    one_by_one = [part for part in ranges if len(part.points) <= FEW_POINTS]
+    while waiting:
+        spans = [(_span(centre[part.points]), part.span) for part in waiting]
+        shapes = [resolution.get(part.number, _FIRST_SHAPE) for part in waiting]
+        tables = MomentTable.build(exact, spans, shapes)
+        size = np.maximum(size, np.max([table.size for table in tables], axis=0))
+        parts, waiting = waiting, []
+        for part, table in zip(parts, tables, strict=True):
+            resolution[part.number], resolved = table.better_shape(relative * size)
+            if resolved:
+                moments[part.points] = table(centre[part.points], part, count)
+                error = np.maximum(error, table.error)
+            elif np.any(np.array(resolution[part.number]) > _LAST_SHAPE):
+                del resolution[part.number]
+                one_by_one.append(part)
+            else:
+                waiting.append(part)
+    for part in one_by_one:
+        for points in np.array_split(part.points, 1 + len(part.points) // _CHUNK):
+            moments[points] = exact(centre[points], scale[points])[:, :count]
+    return moments, error
+
+
+@lru_cache(maxsize=256)
+def _nodes(count: int) -> Array:
+    return np.cos(np.pi * (np.arange(count) + 0.5) / count)
+
+
+def _last_above(sizes: Array, allowed: Array) -> int:
+    """Return the last degree with a coefficient above what is allowed."""
+    return int(np.flatnonzero(np.any(sizes > allowed, axis=1)).max(initial=0))
+
+
+def _span(values: Array) -> Span:
+    return float(values.min()), float(values.max())
+
+
+def _nodes_in(count: int, span: Span) -> Array:
+    return np.asarray(0.5 * (span[0] + span[1]) + 0.5 * (span[1] - span[0]) * _nodes(count))
+
+
+@lru_cache(maxsize=256)
+def _transform(count: int) -> Array:
+    """Return the matrix that takes values at the Chebyshev nodes to coefficients."""
+    matrix = chebyshev.chebvander(_nodes(count), count - 1).T * (2 / count)
+    matrix[0] /= 2
+    return np.asarray(matrix)
+
+
+def _basis(x: Array, count: int) -> Array:
+    """Return T_0 … T_{count-1} at x, as rows."""
+    rows = np.empty((count, len(x)))
+    rows[0] = 1
+    if count > 1:
+        rows[1] = x
+    twice = 2 * x
+    for k in range(2, count):
+        np.multiply(twice, rows[k - 1], out=rows[k])
+        rows[k] -= rows[k - 2]
+    return rows
+
+
+def _from_range(x: Array, span: Span) -> Array:
+    width = span[1] - span[0]
+    return np.asarray((2 * x - span[0] - span[1]) / width if width > 0 else np.zeros_like(x))

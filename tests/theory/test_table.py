@@ -1,0 +1,98 @@
+"""Tables of margin moments: accuracy, their error, and how their size is found."""
+
+import numpy as np
+import pytest
+
+from sparsetoken import get_loss
+from sparsetoken.theory.moments import margin_moments
+from sparsetoken.theory.table import (
+    FEW_POINTS,
+    MomentTable,
+    Resolution,
+    scale_ranges,
+    tabulated_moments,
+)
+
+RNG = np.random.default_rng(1)
+SCALE = np.exp(RNG.uniform(-3.5, 0, 4000))
+CENTRE = RNG.uniform(-3, 12, 4000) * SCALE**0.5
+
+
+def exact(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return margin_moments(get_loss("logistic"), centre, 2.0 * scale, 9.0 * scale**2)
+
+
+def test_every_point_is_in_one_range_of_scales() -> None:
+    ranges = scale_ranges(SCALE)
+    assert len(ranges) > 2
+    points = np.sort(np.concatenate([part.points for part in ranges]))
+    np.testing.assert_array_equal(points, np.arange(len(SCALE)))
+    for part in ranges:
+        low, high = part.span
+        logs = 0.5 * (low + high) + 0.5 * (high - low) * part.unit
+        np.testing.assert_allclose(np.exp(logs), SCALE[part.points])
+        assert -0.8 * (part.number + 1) <= low <= high <= -0.8 * part.number
+
+
+def test_ranges_are_numbered_alike_for_every_law() -> None:
+    numbers = {part.number for part in scale_ranges(SCALE)}
+    assert {part.number for part in scale_ranges(SCALE[SCALE > 0.3])} < numbers
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 2e-7])
+@pytest.mark.parametrize("count", [4, 10])
+def test_tabulated_moments_are_as_accurate_as_asked_and_know_their_error(
+    tolerance: float, count: int
+) -> None:
+    resolution: Resolution = {}
+    ranges = scale_ranges(SCALE)
+    found, error = tabulated_moments(exact, CENTRE, SCALE, ranges, count, resolution, tolerance)
+    expected = exact(CENTRE, SCALE)[:, :count]
+    deviation = np.abs(found - expected).max(axis=0)
+    assert np.all(deviation <= 3 * error[:count] + 1e-10)
+    size = np.abs(expected).max(axis=0)
+    assert np.all(deviation[:4] <= 10 * tolerance * size[:4])
+    assert set(resolution) == {part.number for part in ranges}
+
+
+def test_the_size_found_is_enough_the_next_time_and_not_too_large() -> None:
+    resolution: Resolution = dict.fromkeys(range(6), (120, 40))
+    calls = []
+
+    def counted(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        calls.append(len(centre))
+        return exact(centre, scale)
+
+    for _ in range(3):
+        tabulated_moments(counted, CENTRE, SCALE, scale_ranges(SCALE), 4, resolution, 2e-7)
+    assert len(calls) == 3
+    assert calls[2] <= calls[1] < 0.2 * calls[0]
+
+
+def test_what_no_fair_table_resolves_is_computed_point_by_point() -> None:
+    def rough(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        steps = np.where(np.sin(300 * centre) > 0, 1.0, 0.0)
+        return np.stack([steps + scale] * 10, axis=1)
+
+    resolution: Resolution = {}
+    found, error = tabulated_moments(rough, CENTRE, SCALE, scale_ranges(SCALE), 4, resolution, 2e-7)
+    np.testing.assert_array_equal(found, rough(CENTRE, SCALE)[:, :4])
+    np.testing.assert_array_equal(error, 0)
+
+
+def test_a_few_points_are_computed_exactly() -> None:
+    few = slice(FEW_POINTS)
+    found, error = tabulated_moments(
+        exact, CENTRE[few], SCALE[few], scale_ranges(SCALE[few]), 10, {}, 1e-2
+    )
+    np.testing.assert_allclose(found, exact(CENTRE[few], SCALE[few]), rtol=1e-13)
+    np.testing.assert_array_equal(error, 0)
+
+
+def test_one_scale_for_all_points_takes_a_table_in_the_centre_alone() -> None:
+    scale = np.full(1000, 0.3)
+    (part,) = scale_ranges(scale)
+    spans = [((-3.0, 12.0), part.span)]
+    (table,) = MomentTable.build(exact, spans, [(60, 1)])
+    centre = CENTRE[:1000]
+    np.testing.assert_allclose(table(centre, part, 4), exact(centre, scale)[:, :4], atol=1e-8)
