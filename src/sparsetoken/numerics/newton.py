@@ -83,7 +83,7 @@ def newton(
             length *= 0.5
             if length < 1e-6:
                 # Rounding level: no step improves on a correction that is already small.
-                small = residual <= 1e3 * tolerance
+                small = residual <= min(1e3 * tolerance, 1e-2)
                 return NewtonResult(point, current, residual, converged=small, steps=steps)
         point, current = candidate, trial
     return NewtonResult(point, current, residual, converged=False, steps=max_steps)
