@@ -7,7 +7,6 @@ from sparsetoken import get_loss
 from sparsetoken.theory.moments import margin_moments
 from sparsetoken.theory.table import (
     FEW_POINTS,
-    MomentTable,
     Resolution,
     scale_ranges,
     tabulated_moments,
@@ -89,10 +88,10 @@ def test_a_few_points_are_computed_exactly() -> None:
     np.testing.assert_array_equal(error, 0)
 
 
-def test_one_scale_for_all_points_takes_a_table_in_the_centre_alone() -> None:
+def test_one_scale_for_all_points_takes_hardly_any_columns() -> None:
     scale = np.full(1000, 0.3)
-    (part,) = scale_ranges(scale)
-    spans = [((-3.0, 12.0), part.span)]
-    (table,) = MomentTable.build(exact, spans, [(60, 1)])
-    centre = CENTRE[:1000]
-    np.testing.assert_allclose(table(centre, part, 4), exact(centre, scale)[:, :4], atol=1e-8)
+    resolution: Resolution = {}
+    arguments = (exact, CENTRE[:1000], scale, scale_ranges(scale), 4, resolution, 2e-7)
+    found, _ = tabulated_moments(*arguments)
+    np.testing.assert_allclose(found, exact(CENTRE[:1000], scale)[:, :4], atol=1e-6)
+    assert [columns for _, columns in resolution.values()] == [3]

@@ -138,14 +138,16 @@ class MomentTable:
     def _errors(self) -> tuple[Array, Array]:
         """The error from too few rows, and from too few columns."""
         size = np.abs(self.coefficients)
-        by_row, by_column = size[-2:].sum(axis=(0, 1)), size[:, -2:].sum(axis=(0, 1))
-        return by_row, by_column if size.shape[1] > 1 else np.zeros(len(MOMENTS))
+        return size[-2:].sum(axis=(0, 1)), size[:, -2:].sum(axis=(0, 1))
 
     def better_shape(self, allowed: Array) -> tuple[tuple[int, int], bool]:
-        """Return rows and columns that leave no more than an error of each moment, (10,).
+        """Return the shape to use next time, and whether this one leaves no more than is allowed.
 
-        They are more than here if the error is larger, which the second value tells, and possibly
-        fewer if not.
+        Parameters
+        ----------
+        allowed : array of shape (10,)
+            Largest error of each moment. The next shape is larger if it is exceeded, and else as
+            small as it can be.
         """
         rows, columns, _ = self.coefficients.shape
         more_rows, more_columns = (bool(np.any(error > allowed)) for error in self._errors)
