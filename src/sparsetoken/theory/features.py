@@ -51,9 +51,9 @@ class FeatureLaw:
 
     def by_replicate(self, values: Array) -> Array:
         """Return the weighted mean of values (n, ...) over each replicate, (replicates, ...)."""
-        weighted = values * self.weight.reshape(-1, *[1] * (values.ndim - 1))
-        grouped = weighted.reshape(self.replicates, -1, *values.shape[1:])
-        return np.asarray(grouped.sum(axis=1) * self.replicates)
+        weights = self.weight.reshape(self.replicates, 1, -1) * self.replicates
+        columns = values.reshape(self.replicates, weights.shape[2], -1)
+        return np.asarray((weights @ columns).reshape(self.replicates, *values.shape[1:]))
 
 
 def pooled_law(task: Task) -> FeatureLaw:
