@@ -214,9 +214,10 @@ class _Path:
                     f"error is not reached: ± {error:.2g}"
                 )
                 return replace(prediction, solution=replace(prediction.solution, status=status))
-            # The error of the law falls about as points^-0.8.
+            # The error of the law falls about as points^-0.8; where it took many points already
+            # it falls more slowly.
             growth = int(np.ceil(1.25 * np.log2(error / self.tolerance)))
-            self._size = min(LAST_SIZE, self._size + max(1, growth))
+            self._size = min(LAST_SIZE, self._size + max(1, self._size - FIRST_SIZE, growth))
 
     def _predict_at(
         self, task: Task, training: Training, query: Query | None, size: int
