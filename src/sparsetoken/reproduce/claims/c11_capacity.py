@@ -231,7 +231,7 @@ CLAIM = Claim(
             **COMMON,
             "dimensions": {"pooled": [50], "vectorised": [20], "attention": [10, 100]},
             "ratios": [0.7, 0.85, 1.0, 1.15, 1.3],
-            "trials": 12,
+            "trials": 40,
         },
     },
     jobs=jobs,
