@@ -10,8 +10,8 @@ z-score against theory, and the bias c in simulation = theory + c/d, fitted over
 Fluctuations between trials fall as 1/√d, so one standard deviation (times √d) is estimated from the
 trials of all dimensions together: few trials at large d would not give one of their own. The
 theory's numerical error is added in quadrature. The study leaves settings.csv (what was drawn),
-zscores.csv and zscores.svg in a folder, and a page of the same name beside it; about ten minutes on
-one core.
+zscores.csv and zscores.svg in a folder, and a page of the same name beside it; about fourteen
+minutes on one core.
 """
 
 import argparse
@@ -39,12 +39,18 @@ from sparsetoken import (
 )
 from sparsetoken.plotting import new_figure, save_figure, styled
 from sparsetoken.plotting.style import SERIES
-from sparsetoken.simulation.reduced import reduced_attention, reduced_pooled, reduced_query
+from sparsetoken.simulation.reduced import (
+    reduced_attention,
+    reduced_pooled,
+    reduced_query,
+    reduced_vectorised,
+)
 from sparsetoken.simulation.streams import stream
 
 TRIALS = {250: 40, 500: 20, 1000: 8, 2000: 4}
 COMPARED = ("test_error", "train_loss", "train_error", "alignment", "readout_cosine", "margin")
 LARGEST_CAPACITY = 3.5
+LARGEST_WIDTH = 2000
 
 # Groups of settings, with the classifier and the number of settings in each.
 PLAN = (
@@ -60,6 +66,7 @@ PLAN = (
     ("capacity, learnt query", "attention", 2),
     ("capacity, given query", "attention", 2),
     ("capacity, pooled", "pooled", 1),
+    ("capacity, vectorised", "vectorised", 1),
 )
 RATIO_UNIT = 250
 
@@ -134,7 +141,10 @@ def draw_settings(seed: int, plan: tuple[tuple[str, str, int], ...] = PLAN) -> l
 
 def _draw(group: str, classifier: str, number: int, rng: np.random.Generator) -> Setting:
     while True:
-        task = _draw_task(rng, longest=4 if classifier == "vectorised" else 30)
+        longest = 30
+        if classifier == "vectorised":  # its features are L d wide
+            longest = 2 if "capacity" in group else 4
+        task = _draw_task(rng, longest)
         training = Training(
             alpha0=_ratio(rng, 1.0, 8.0),
             alpha1=_ratio(rng, 0.4, 1.0) if group == "no ridge" else _ratio(rng, 0.5, 3.0),
@@ -157,8 +167,14 @@ def _draw(group: str, classifier: str, number: int, rng: np.random.Generator) ->
             other if "shift" in group else None,
         )
         # A capacity is bounded by what can be afforded at the largest dimension.
-        if "capacity" not in group or _capacity(setting).alpha <= LARGEST_CAPACITY:
+        largest = LARGEST_CAPACITY * _width(setting)
+        if "capacity" not in group or _capacity(setting).alpha <= largest:
             return setting
+
+
+def _width(setting: Setting) -> int:
+    """Return the number of features over d."""
+    return setting.task.length if setting.classifier == "vectorised" else 1
 
 
 def _draw_task(rng: np.random.Generator, longest: int) -> Task:
@@ -238,6 +254,8 @@ def _capacity_study(
     theory = _capacity(setting)
     found = Comparison(index, setting.group, "capacity", theory.alpha, theory.uncertainty / 3)
     for dimension, count in trials.items():
+        if _width(setting) * dimension > LARGEST_WIDTH:
+            continue
         for trial in range(max(2, count // 2)):
             rng = stream(seed, {"capacity": index, "dimension": dimension}, trial)
             value = measured_capacity(setting, dimension, theory.alpha, rng)
@@ -249,7 +267,7 @@ def _capacity(setting: Setting) -> Capacity:
     return capacity(
         setting.task,
         query=setting.query,
-        training=None if setting.query or setting.classifier == "pooled" else setting.training,
+        training=None if setting.query or setting.classifier != "attention" else setting.training,
         classifier=setting.classifier,
     )
 
@@ -269,6 +287,8 @@ def measured_capacity(
     count = round(2 * guess * dimension)
     if setting.classifier == "pooled":
         features, labels = reduced_pooled(task, count, dimension, rng)
+    elif setting.classifier == "vectorised":
+        features, labels = reduced_vectorised(task, count, dimension, rng)
     else:
         samples = round(training.alpha0 * dimension)
         query = setting.query or reduced_query(task, training, samples, dimension, rng)
