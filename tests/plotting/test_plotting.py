@@ -113,10 +113,12 @@ def test_captions_name_settings_by_symbol() -> None:
         trials=8,
     )
     assert text == (
-        "Test error against sample ratio. L = 10, θ = 5, λ = 1e-05, d = 250, 500. "
+        "Test error against sample ratio. L = 10, θ = 5, λ = 1e-05, d = (250, 500). "
         "Lines: theory. Markers: simulation, mean and standard error of 8 trials."
     )
     assert describe({"bias_step": 0.5}) == "η_b = 0.5"
+    nested = {"dimensions": {"pooled": [200], "attention": [50, 100]}, "trials": 8}
+    assert describe(nested) == "dimensions = pooled: (200); attention: (50, 100), trials = 8"
 
 
 def test_short_logarithmic_axes_have_plain_labels() -> None:

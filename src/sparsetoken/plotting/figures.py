@@ -142,5 +142,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
+        return f"({', '.join(map(_shown, value))})"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_shown(part)}" for name, part in value.items())
     return str(value)

@@ -23,6 +23,7 @@ td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabula
 .wide { overflow-x: auto; }
 figure { margin: 1rem 0; } figure img { width: 100%; height: auto; background: white;
   border-radius: 4px; } figure.narrow img { max-width: 30rem; }
+figure.broad img { min-width: 40rem; }
 figcaption, .small { font-size: .85rem; }
 .badge { display: inline-block; padding: .05rem .5rem; border-radius: 1rem; font-size: .85rem;
   font-weight: 600; color: white; }
@@ -129,10 +130,11 @@ def _figure(finding: Finding, name: str, pictures: Mapping[str, str]) -> str:
     drawing = (finding.drawings or {})[name]
     data = base64.b64encode(pictures[f"{finding.claim.stem}-{name}"].encode()).decode()
     caption = escape(drawing.caption)
-    narrow = ' class="narrow"' if drawing.figure.get_figwidth() < 5 else ""
+    # Panels side by side stay readable on a phone: they scroll.
+    shape = "narrow" if drawing.figure.get_figwidth() < 5 else "broad"
     return (
-        f'<figure{narrow}><img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption>{caption}</figcaption></figure>"
+        f'<figure class="{shape}"><div class="wide"><img alt="{caption}" '
+        f'src="data:image/svg+xml;base64,{data}"></div><figcaption>{caption}</figcaption></figure>'
     )
 
 
