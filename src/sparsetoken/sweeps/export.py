@@ -76,16 +76,8 @@ class _Table:
         """Yield each row as a JSON object."""
         of_cell = self._texts_of_cells(_json_fields)
         missing = _json_fields(self._of_trial(None))
-        for (
-            cell,
-            trial,
-            result,
-            error,
-            attempts,
-            seconds,
-            version,
-            finished,
-        ) in self._store.trials():
+        for row in self._store.trials():
+            cell, trial, result, error, attempts, seconds, version, finished = row
             settings, theory = of_cell(cell)
             outcome, reason = "done", "null"
             if result is None:
@@ -104,16 +96,8 @@ class _Table:
         """Yield each row as comma-separated values."""
         of_cell = self._texts_of_cells(lambda values: _csv_fields(values.values()))
         starts = [len(json.dumps(name)) + 1 for name in self._results]
-        for (
-            cell,
-            trial,
-            result,
-            error,
-            attempts,
-            seconds,
-            version,
-            finished,
-        ) in self._store.trials():
+        for row in self._store.trials():
+            cell, trial, result, error, attempts, seconds, version, finished = row
             settings, theory = of_cell(cell)
             outcome, reason = ("done", ",") if error is None else ("failed", _csv_fields([error]))
             texts = result[1:-1].split(",") if result and self._one_layout else []
