@@ -108,6 +108,7 @@ def _weighted_moments(sequences: Sequences, rows: Array) -> tuple[Array, Array, 
     height = max(1, SCRATCH_BYTES // (sequences.dimension * sequences.dtype.itemsize))
     origin, unit = _origin_and_unit(beginning.tokens[:height])
     shifted, scaled = bool(np.any(origin != 0)), bool(np.any(unit != 1))
+    origins = np.tile(origin, (height if shifted else 0, 1))  # faster to subtract than one row
     buffer = np.empty((height, sequences.dimension), dtype=sequences.dtype)
     part = np.empty((len(rows) + 1, sequences.dimension), dtype=sequences.dtype)
     sums = np.zeros(part.shape)
@@ -118,7 +119,7 @@ def _weighted_moments(sequences: Sequences, rows: Array) -> tuple[Array, Array, 
             values = block.tokens[piece]
             scratch = buffer[: len(values)]
             if shifted:
-                values = np.subtract(values, origin, out=scratch)
+                values = np.subtract(values, origins[: len(values)], out=scratch)
             if scaled:
                 values = np.divide(values, unit, out=scratch)
             np.matmul(weights[:, piece], values, out=part[:-1])
