@@ -69,7 +69,8 @@ def prediction_faults(prediction: Prediction, loss: str) -> Iterator[str]:
         if not np.isfinite(value):
             yield f"{name} {value}"
     for name, value in bars.items():
-        if not (np.isfinite(value) and value >= 0):
+        # Where nothing converged nothing is known.
+        if not (np.isfinite(value) or not prediction.solution.converged) or not value >= 0:
             yield f"uncertainty of {name} {value}"
     if np.isnan(parameters.susceptibility) or parameters.susceptibility < 0:
         yield f"susceptibility {parameters.susceptibility}"
@@ -85,7 +86,7 @@ def capacity_faults(found: Capacity) -> Iterator[str]:
     # Ignoring the signal gives 2 already, whatever the law.
     if not found.alpha >= 2 * (1 - 1e-6) - found.uncertainty:
         yield f"capacity {found.alpha}"
-    if not (np.isfinite(found.uncertainty) and found.uncertainty >= 0):
+    if not (np.isfinite(found.uncertainty) or found.alpha == np.inf) or not found.uncertainty >= 0:
         yield f"uncertainty of the capacity {found.uncertainty}"
 
 

@@ -39,7 +39,15 @@ BAD_VALUES: list[tuple[type[Settings], str, list[Any], str]] = [
     (Task, "informative", [10, 11, 10**30], "an integer below length = 10"),
     (Task, "strength", [-1e-9, *NOT_REAL], "a finite number >= 0"),
     (Task, "positive_rate", [0, 1, -0.1, 1.1, *NOT_REAL], "a finite number in (0, 1)"),
-    (Training, "loss", ["huber", None, 3], "one of 'hinge', 'logistic', 'square', 'squared_hinge'"),
+    (
+        Training,
+        "loss",
+        ["huber", None, 3],
+        (
+            "one of 'hinge', 'logistic', 'square', 'squared_hinge', or a loss that `register_loss` "
+            "made known in this process"
+        ),
+    ),
     (Training, "ridge", [-1e-9, *NOT_REAL], "a finite number >= 0"),
     (Training, "bias_step", [-1e-9, *NOT_REAL], "a finite number >= 0"),
     *(

@@ -256,7 +256,11 @@ def loss_names() -> list[str]:
 
 def get_loss(name: str) -> Loss:
     """Return the loss of that name."""
-    return _REGISTRY[choice("loss", name, _REGISTRY)]
+    if name not in loss_names():
+        known = ", ".join(map(repr, sorted(_REGISTRY)))
+        accepted = f"one of {known}, or a loss that `register_loss` made known in this process"
+        raise ParameterError("loss", name, accepted)
+    return _REGISTRY[name]
 
 
 def register_loss(loss: Loss) -> None:
@@ -267,6 +271,8 @@ def register_loss(loss: Loss) -> None:
     """
     if not isinstance(loss, Loss):
         raise ParameterError("loss", loss, "an instance of a class derived from Loss")
+    if not loss.name:
+        raise ParameterError("loss.name", loss.name, "a text that is not empty")
     known = _REGISTRY.get(loss.name)
     if known is not None and type(known) is not type(loss):
         raise ParameterError("loss.name", loss.name, "a name that is not taken")

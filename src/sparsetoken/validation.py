@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 
-__all__ = ["ParameterError", "choice", "integer", "real"]
+__all__ = ["ParameterError", "choice", "instance", "integer", "real"]
 
 
 class ParameterError(ValueError):
@@ -66,6 +66,13 @@ def choice(parameter: str, value: object, options: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise ParameterError(parameter, value, "one of " + ", ".join(map(repr, known)))
     return value
+
+
+def instance(parameter: str, value: object, kind: type, *, optional: bool = False) -> None:
+    """Raise an error unless `value` is an object of that class, or None if that is allowed."""
+    if not (isinstance(value, kind) or (optional and value is None)):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise ParameterError(parameter, value, f"{article} {kind.__name__}")
 
 
 def _interval(low: float, high: float, inclusive: bool) -> str:

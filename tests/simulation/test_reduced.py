@@ -1,5 +1,6 @@
 """The reduced sampler's pieces: shapes, memory, and the triangular factor's law."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -80,10 +81,10 @@ def test_both_labels_can_share_the_work():
 
 
 def test_attention_does_not_overflow_at_any_sharpness():
-    noise = token_noise(50, 6, np.random.default_rng(0)).astype(float)
-    for alignment in (-1.0, 1.0):
-        on_signal, along, spread = attention_law(TASK, alignment, 1e6, noise, True)
-        scores = noise + TASK.strength * alignment * (np.arange(6) < 2)
+    noise = token_noise(50, 6, np.random.default_rng(0))
+    for alignment, sharpness in itertools.product((-1.0, 1.0), (1e6, 1e38, 1e300)):
+        on_signal, along, spread = attention_law(TASK, alignment, sharpness, noise, True)
+        scores = noise.astype(float) + TASK.strength * alignment * (np.arange(6) < 2)
         chosen = scores.argmax(axis=1)
         assert on_signal == pytest.approx((chosen < 2).astype(float))
         assert along == pytest.approx(noise[np.arange(50), chosen])
@@ -95,13 +96,13 @@ def test_token_noise_is_standard_normal():
     noise = token_noise(1001, 2999, np.random.default_rng(0)).astype(float)
     assert noise.shape == (1001, 2999)
     values = noise.ravel()
-    half = values.size // 2
+    pairs = (values.size + 1) // 2
     normal = {1: 0, 2: 1, 3: 0, 4: 3, 5: 0, 6: 15}
     squares = {1: 1, 2: 3, 3: 15, 4: 105, 5: 945, 6: 10395}
     for power, expected in normal.items():
         error = np.sqrt((squares[power] - expected**2) / values.size)
         assert abs(np.mean(values**power) - expected) <= 4 * error
-    for first, second in ((values[:half], values[half : 2 * half]), (values[1:], values[:-1])):
+    for first, second in ((values[:-pairs], values[pairs:]), (values[1:], values[:-1])):
         # The two of a pair, and neighbours, are independent: so are their squares.
         assert abs(np.mean(first * second)) <= 4 / np.sqrt(first.size)
         assert abs(np.mean((first**2 - 1) * (second**2 - 1))) <= 8 / np.sqrt(first.size)

@@ -113,3 +113,19 @@ def test_the_least_excess_is_a_minimum() -> None:
     result = least_excess(law)
     np.testing.assert_allclose(result.evaluation.gradient, 0, atol=1e-10)
     assert np.all(np.linalg.eigvalsh(result.evaluation.hessian) > 0)
+
+
+def test_a_capacity_beyond_the_points_of_a_law_is_not_called_infinite_for_sure() -> None:
+    task, query = Task(10, 1, 9.0), Query(0.99553, 3.8722)
+    found = capacity(task, query=query)
+    assert (found.alpha, found.uncertainty) == (np.inf, np.inf)
+    assert "beyond 2.2e+04" in found.solution.status
+    exact = capacity(task.replace(strength=60.0), classifier="pooled")
+    assert (exact.alpha, exact.uncertainty) == (np.inf, 0.0)
+    below, above = (
+        predict(task, Training(4.0, alpha1, ridge=0.0), query=query) for alpha1 in (100.0, 2e5)
+    )
+    assert below.solution.status == "converged"
+    assert below.margin is not None
+    assert not above.solution.converged
+    assert above.uncertainty.test_error == np.inf

@@ -146,3 +146,8 @@ def test_bad_input_is_named() -> None:
         required_strength(task, 0.2)
     with pytest.raises(ParameterError, match="length = 100000"):
         oracle(Task(100000, 2, 3.0), "bayes")
+
+
+def test_equal_counts_of_all_replicates_are_no_proof_of_an_exact_error() -> None:
+    # At this length all replicates count the same errors.
+    assert oracle(Task(17, 1, 5.0)).uncertainty >= 1e-4

@@ -25,6 +25,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except ParameterError as error:
             raise click.UsageError(str(error)) from None
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            raise SystemExit(130) from None
         except BrokenPipeError:  # a reader such as `head` has seen enough: click ends quietly
             raise
         except OSError as error:

@@ -90,6 +90,8 @@ def with_error(value: Any, error: float | None) -> str:
     value += 0.0  # turns a -0 into 0
     if error is None or not math.isfinite(value):
         return f"{value:.5g}"
+    if not math.isfinite(error):
+        return f"{value:.5g} ± {error}"
     if error == 0:
         return f"{value:.6g} (exact)"
     return f"{_rounded(value, error)} ± {error:.1g}"

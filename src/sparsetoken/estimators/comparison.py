@@ -191,6 +191,8 @@ def compare(
     and Bengio (2003): √((1/J + n_test/n_train) s²) for J folds with sample variance s².
     """
     sequences = as_sequences(X)
+    for block in sequences.blocks():  # here samples still have the numbers that the caller knows
+        sequences.require_finite(block)
     y = np.asarray(y)
     candidates = _candidates(sequences, transformer, classifiers, random_state)
     folds = _folds(cv, repeats, X, y, random_state)

@@ -106,7 +106,7 @@ def _weighted_moments(sequences: Sequences, rows: Array) -> tuple[Array, Array, 
     blocks = sequences.blocks()
     beginning = next(blocks)
     height = max(1, SCRATCH_BYTES // (sequences.dimension * sequences.dtype.itemsize))
-    origin, unit = _origin_and_unit(beginning.tokens[:height])
+    origin, unit = _origin_and_unit(beginning.tokens)
     shifted, scaled = bool(np.any(origin != 0)), bool(np.any(unit != 1))
     origins = np.tile(origin, (height if shifted else 0, 1))  # faster to subtract than one row
     buffer = np.empty((height, sequences.dimension), dtype=sequences.dtype)

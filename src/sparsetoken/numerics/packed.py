@@ -41,7 +41,7 @@ class PackedMatrix:
         """Replace the matrix by its Cholesky factor; False if it is not positive definite."""
         _, factor, _ = _routines(self.entries.dtype.char)
         self.entries, info = factor(self.size, self.entries, uplo="L", overwrite_a=True)
-        return bool(info == 0)
+        return bool(info == 0 and all(np.isfinite(part).all() for part in self._diagonal()))
 
     def pivot_ratio(self) -> float:
         """Return the smallest squared pivot over the largest, once factored: 0 if singular."""

@@ -53,6 +53,8 @@ def sample(
         The unit vector ξ; drawn uniformly from the sphere if not given. Pass `Sample.signal` to
         draw more data with the same signal.
     """
+    validation.instance("task", task, Task)
+    validation.instance("rng", rng, np.random.Generator)
     count = validation.integer("count", count, low=1)
     dimension = validation.integer("dimension", dimension, low=1)
     xi = _signal(signal, dimension, rng)

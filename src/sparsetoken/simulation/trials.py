@@ -1,6 +1,7 @@
 """Trials of a setting, alone or in parallel, with means and standard errors."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
@@ -174,7 +175,10 @@ def run_trial(
     threads : int or None
         Threads of linear algebra; 1 makes results identical to the last bit in any process.
     """
+    validation.instance("task", task, Task)
+    validation.instance("training", training, Training)
     _check(task, dimension, trial, classifier, query, sampler, at, seed, fresh_test, dtype)
+    _require_memory(task, training, dimension, classifier, dtype)
     begin = time.perf_counter()
     settings = {
         "task": task.to_dict(),
@@ -304,6 +308,8 @@ def _check(
     fresh_test: int,
     dtype: str,
 ) -> None:
+    validation.instance("query", query, Query, optional=True)
+    validation.instance("at", at, Task, optional=True)
     validation.integer("dimension", dimension, low=2)
     validation.integer("trial", trial, low=0)
     validation.integer("seed", seed, low=0)
@@ -316,6 +322,23 @@ def _check(
     if at is not None and classifier == "vectorised" and at.length != task.length:
         accepted = f"{task.length}, the training's: a vectorised classifier has one length"
         raise ParameterError("at.length", at.length, accepted)
+
+
+def _require_memory(
+    task: Task, training: Training, dimension: int, classifier: str, dtype: str
+) -> None:
+    """Raise a MemoryError before any work if the features alone are larger than the memory."""
+    if not hasattr(os, "sysconf"):
+        return
+    samples = round(training.alpha1 * dimension)
+    columns = dimension * task.length if classifier == "vectorised" else dimension
+    needed = samples * min(samples, columns) * np.dtype(dtype).itemsize
+    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > present:
+        raise MemoryError(
+            f"dimension = {dimension} needs {needed / 1e9:.3g} GB for the features; "
+            f"this machine has {present / 1e9:.3g} GB"
+        )
 
 
 @lru_cache(maxsize=1)

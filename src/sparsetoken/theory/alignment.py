@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.numerics.quadrature import normal_panels
@@ -47,6 +48,8 @@ class Alignment:
 
 def align(task: Task, training: Training) -> Alignment:
     """Predict the query after stages 1 to 3."""
+    validation.instance("task", task, Task)
+    validation.instance("training", training, Training)
     step = _QueryStep(task, training, 1 / training.alpha0)
     projection = step.pull + step.push * step.readout_signal
     square = (

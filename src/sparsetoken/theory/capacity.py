@@ -6,7 +6,7 @@ import numpy as np
 
 from sparsetoken.numerics.solution import Solution
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.margin import EXCESS_FLOOR, least_excess
+from sparsetoken.theory.margin import EXCESS_FLOOR, largest_capacity, least_excess
 from sparsetoken.theory.prediction import chosen_query, feature_law
 from sparsetoken.theory.replicates import replicate_error
 
@@ -22,9 +22,9 @@ class Capacity:
     Attributes
     ----------
     alpha : float
-        Infinite if it is beyond 10^9.
+        Infinite if it is beyond 10^9, or beyond what the points of the law can tell.
     uncertainty : float
-        Numerical error bar.
+        Numerical error bar; infinite in the second case, and the status has a lower bound.
     query : Query or None
         The query that was used.
     solution : Solution
@@ -56,8 +56,15 @@ def capacity(
     result = least_excess(law)
     excess = result.evaluation.hinged
     if excess.value < EXCESS_FLOOR:
-        status = "separable at any size in practice: the capacity is beyond 10^9"
-        return Capacity(np.inf, 0.0, query, Solution(True, status, result.residual, result.steps))
+        beyond = law.dimension_ratio * largest_capacity(law)
+        exact = law.replicates == 1
+        status = (
+            "separable at any size in practice: the capacity is beyond 10^9"
+            if exact
+            else f"the capacity is beyond {beyond:.2g}, and more the points of the law cannot tell"
+        )
+        solution = Solution(True, status, result.residual, result.steps)
+        return Capacity(np.inf, 0.0 if exact else np.inf, query, solution)
     alpha = law.dimension_ratio / excess.value
     # At the minimum the error of the excess is, to first order, that of the law at a fixed point.
     relative = result.residual + replicate_error(excess.replicates) / excess.value

@@ -18,11 +18,19 @@ from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.theory.features import FeatureLaw
 
-__all__ = ["EXCESS_FLOOR", "Hinged", "least_excess", "widest_margin"]
+__all__ = ["EXCESS_FLOOR", "Hinged", "largest_capacity", "least_excess", "widest_margin"]
 
 
 # Below this, capacity is beyond 10^9 samples a dimension and counts as unbounded.
 EXCESS_FLOOR = 1e-9
+
+
+def largest_capacity(law: FeatureLaw) -> float:
+    """Return the capacity up to which the law can tell.
+
+    An event that none of n points shows has a probability below 3/n, at a confidence of 95 %.
+    """
+    return 1 / EXCESS_FLOOR if law.replicates == 1 else 1 / (3 * float(law.weight.max()))
 
 
 @dataclass(frozen=True)

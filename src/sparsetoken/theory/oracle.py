@@ -78,6 +78,7 @@ def oracle(
     sharpness : float, optional
         A fixed κ instead of the best one, for "attention" and "elementwise".
     """
+    validation.instance("task", task, Task)
     validation.choice("classifier", classifier, ORACLES)
     validation.choice("nonlinearity", nonlinearity, NONLINEARITIES)
     if sharpness is not None:
@@ -133,7 +134,9 @@ def _thresholded(score: ScoreFunction, task: Task, sharpness: float | None, size
     replicates = rate * (scores.positive <= threshold).mean(axis=1) + (1 - rate) * (
         scores.negative > threshold
     ).mean(axis=1)
-    return Oracle(error, float(sharpness), threshold, replicate_error(replicates))
+    # Replicates with the same counts may still be a point of the law off.
+    uncertainty = max(replicate_error(replicates), 1 / scores.positive.shape[1])
+    return Oracle(error, float(sharpness), threshold, uncertainty)
 
 
 def _best_sharpness(
@@ -187,6 +190,7 @@ def required_strength(
 
     The task's own strength does not matter.
     """
+    validation.instance("task", task, Task)
     validation.choice("classifier", classifier, ORACLES)
     validation.choice("nonlinearity", nonlinearity, NONLINEARITIES)
     ceiling = min(task.positive_rate, 1 - task.positive_rate)

@@ -20,6 +20,7 @@ from sparsetoken.theory.features import FeatureLaw
 from sparsetoken.theory.moments import MOMENTS, margin_moments
 from sparsetoken.theory.table import (
     FEW_POINTS,
+    GRADIENT_MOMENTS,
     Resolution,
     ScaleRange,
     scale_ranges,
@@ -30,9 +31,6 @@ __all__ = ["VARIABLES", "FirstOrder", "Potential", "SecondOrder"]
 
 VARIABLES = ("along", "across", "bias", "rest", "width", "dual")
 ALONG, ACROSS, BIAS, REST, WIDTH, DUAL = range(6)
-
-# The first moments give the gradient.
-_SLOPES = 4
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Potential:
 
     def first_order(self, x: Array, ridge: float) -> FirstOrder:
         """Return the gradient at x = (μ_q, μ_e, b, ν, τ, β)."""
-        moments, errors = self._moments(x, _SLOPES)
+        moments, errors = self._moments(x, GRADIENT_MOMENTS)
         errors = errors + self._quadrature_error(x)
         return FirstOrder(*self._gradients(moments, errors, _Chain(x, self.alpha * ridge)))
 

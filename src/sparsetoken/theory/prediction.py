@@ -61,7 +61,10 @@ class OrderParameters:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Numerical error bars: quadrature, the law of the features, and the solver together."""
+    """Numerical error bars: quadrature, the law of the features, and the solver together.
+
+    All are infinite for a solution that did not converge.
+    """
 
     test_error: float
     train_loss: float
@@ -146,6 +149,8 @@ def curve(
         Its values, in the order in which predictions are returned.
     """
     path = _Path(classifier, query, at, tolerance)
+    validation.instance("task", task, Task)
+    validation.instance("training", training, Training)
     predictions = []
     for value in values:
         varied_task, varied_training, path.query = vary(over, value, task, training, query)
@@ -171,6 +176,9 @@ def chosen_query(
     task: Task, training: Training | None, classifier: str, query: Query | None
 ) -> Query | None:
     """Return the given query, or the learnt one for attention, or None for other classifiers."""
+    validation.instance("task", task, Task)
+    validation.instance("training", training, Training, optional=True)
+    validation.instance("query", query, Query, optional=True)
     if classifier != "attention":
         if query is not None:
             accepted = f"None for the {classifier} classifier: only attention takes a query"
@@ -191,6 +199,7 @@ class _Path:
     ) -> None:
         self.classifier = validation.choice("classifier", classifier, CLASSIFIERS)
         self.query = query
+        validation.instance("at", at, Task, optional=True)
         self.at = at
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
         self._state: State | None = None
@@ -198,6 +207,7 @@ class _Path:
 
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
+        validation.instance("training", training, Training)
         query = chosen_query(task, training, self.classifier, self.query)
         vectorised = self.classifier == "vectorised"
         if self.at is not None and vectorised and self.at.length != task.length:
@@ -206,7 +216,8 @@ class _Path:
         while True:
             prediction = self._predict_at(task, training, query, self._size)
             error = prediction.uncertainty.test_error
-            if error <= self.tolerance or self.classifier != "attention":
+            settled = error <= self.tolerance or not prediction.solution.converged
+            if settled or self.classifier != "attention":
                 return prediction
             if self._size == LAST_SIZE:
                 status = (
@@ -249,6 +260,15 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
     if readout.replicate_margins is not None:
         margin_error = replicate_error(readout.replicate_margins) + readout.solution.residual
     along, across, bias, rest = map(float, readout.weights)
+    uncertainty = Uncertainty(
+        test_error=replicate_error(test_errors, float(shares.max())) + numerical,
+        train_loss=replicate_error(readout.replicate_train_loss) + readout.train_loss_error,
+        train_error=replicate_error(readout.replicate_train_error) + numerical,
+        margin=margin_error,
+    )
+    if not readout.solution.converged:
+        unknown = None if margin_error is None else np.inf
+        uncertainty = Uncertainty(np.inf, np.inf, np.inf, unknown)
     return Prediction(
         test_error=value,
         train_loss=readout.train_loss,
@@ -256,12 +276,7 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
         query=query,
         margin=readout.margin,
         order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
-        uncertainty=Uncertainty(
-            test_error=replicate_error(test_errors, float(shares.max())) + numerical,
-            train_loss=replicate_error(readout.replicate_train_loss) + readout.train_loss_error,
-            train_error=replicate_error(readout.replicate_train_error) + numerical,
-            margin=margin_error,
-        ),
+        uncertainty=uncertainty,
         solution=readout.solution,
     )
 

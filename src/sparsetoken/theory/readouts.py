@@ -15,7 +15,12 @@ from sparsetoken.losses import Loss
 from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution
 from sparsetoken.theory.features import FeatureLaw
-from sparsetoken.theory.margin import EXCESS_FLOOR, least_excess, widest_margin
+from sparsetoken.theory.margin import (
+    EXCESS_FLOOR,
+    largest_capacity,
+    least_excess,
+    widest_margin,
+)
 from sparsetoken.theory.potential import Potential, SecondOrder
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import solve_saddle
@@ -120,7 +125,7 @@ def limit_readout(
     potential = Potential(coarse, loss, alpha, resolutions[0], _ROUGH_TABLES)
     exact = coarse is fine
     rough_saddle = solve_saddle(
-        potential, ridge, _matching(start, "saddle"), 1e-5 if exact else _ROUGH_SOLUTION
+        potential, ridge, _matching(start, "saddle"), _SOLUTION if exact else _ROUGH_SOLUTION
     )
     finer = potential if exact else Potential(fine, loss, alpha, resolutions[1])
     finer.smoothing = potential.smoothing
@@ -226,6 +231,7 @@ def _saddle(
 # the last Newton correction.
 _ROUGH_TABLES = 2e-5
 _ROUGH_SOLUTION = 1e-3
+_SOLUTION = 1e-5
 
 # How often the gradient is evaluated on the fine law, at most.
 _CORRECTIONS = 8
@@ -240,7 +246,13 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, str]:
     """Return whether data at this ratio are separable, and a note on how sure that is."""
     excess = least_excess(law).evaluation.hinged
     if excess.value < EXCESS_FLOOR:
-        return True, "converged"
+        beyond = law.dimension_ratio * largest_capacity(law)
+        if alpha <= beyond:
+            return True, "converged"
+        return True, (
+            f"converged, but the law can only tell that the capacity is beyond {beyond:.2g}, which "
+            "alpha1 is as well: use ridge > 0"
+        )
     threshold = law.dimension_ratio / excess.value
     if abs(alpha / threshold - 1) < 1e-9:
         accepted = (

@@ -19,6 +19,7 @@ from sparsetoken.theory.moments import MOMENTS
 
 __all__ = [
     "FEW_POINTS",
+    "GRADIENT_MOMENTS",
     "MomentTable",
     "Resolution",
     "ScaleRange",
@@ -32,13 +33,13 @@ ExactMoments = Callable[[Array, Array], Array]
 # Rows and columns of the table of each range of scales, by its number.
 Resolution = dict[int, tuple[int, int]]
 _FIRST_SHAPE = (20, 8)
-_LAST_SHAPE = (400, 60)
+_MOST_NODES = 12_000
 
 # Fewer points are not worth a table.
 FEW_POINTS = 128
 
 # Moments after the first four enter the Hessian alone, where they steer Newton's method.
-_GRADIENT_MOMENTS = 4
+GRADIENT_MOMENTS = 4
 _HESSIAN_TOLERANCE = 1e-3
 
 # Width of a range of scales, in log S.
@@ -130,6 +131,11 @@ class MomentTable:
         return np.asarray(np.abs(self.coefficients).sum(axis=(0, 1)))
 
     @property
+    def finite(self) -> bool:
+        """Whether all moments are numbers."""
+        return bool(np.all(np.isfinite(self.coefficients)))
+
+    @property
     def error(self) -> Array:
         """Estimated largest interpolation error of each moment, from the last coefficients, (10,)."""
         return np.asarray(sum(self._errors))
@@ -207,25 +213,31 @@ def tabulated_moments(
     moments = np.empty((len(centre), count))
     error, size = np.zeros(len(MOMENTS)), np.zeros(len(MOMENTS))
     relative = np.full(len(MOMENTS), _HESSIAN_TOLERANCE)
-    relative[:_GRADIENT_MOMENTS] = tolerance
-    waiting = [part for part in ranges if len(part.points) > FEW_POINTS]
-    one_by_one = [part for part in ranges if len(part.points) <= FEW_POINTS]
+    relative[:GRADIENT_MOMENTS] = tolerance
+
+    def fair(part: ScaleRange) -> bool:
+        """Tell whether a table is worth its nodes."""
+        rows, columns = resolution.get(part.number, _FIRST_SHAPE)
+        return rows * columns <= min(2 * len(part.points), _MOST_NODES)
+
+    waiting = [part for part in ranges if len(part.points) > FEW_POINTS and fair(part)]
+    one_by_one = [part for part in ranges if part not in waiting]
     while waiting:
         spans = [(_span(centre[part.points]), part.span) for part in waiting]
         shapes = [resolution.get(part.number, _FIRST_SHAPE) for part in waiting]
         tables = MomentTable.build(exact, spans, shapes)
-        size = np.maximum(size, np.max([table.size for table in tables], axis=0))
+        size = np.max([size, *(table.size for table in tables if table.finite)], axis=0)
         parts, waiting = waiting, []
         for part, table in zip(parts, tables, strict=True):
+            if not table.finite:  # at a far trial point of a solver
+                one_by_one.append(part)
+                continue
             resolution[part.number], resolved = table.better_shape(relative * size)
             if resolved:
                 moments[part.points] = table(centre[part.points], part, count)
                 error = np.maximum(error, table.error)
-            elif np.any(np.array(resolution[part.number]) > _LAST_SHAPE):
-                del resolution[part.number]
-                one_by_one.append(part)
             else:
-                waiting.append(part)
+                (waiting if fair(part) else one_by_one).append(part)
     for part in one_by_one:
         for points in np.array_split(part.points, 1 + len(part.points) // _CHUNK):
             moments[points] = exact(centre[points], scale[points])[:, :count]
