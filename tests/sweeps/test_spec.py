@@ -23,7 +23,7 @@ RANGE = (
 )
 LOSSES = (
     "training.loss: 'cubic' is not valid: expected one of 'hinge', 'logistic', 'square', "
-    "'squared_hinge'"
+    "'squared_hinge', or a loss that `register_loss` made known in this process"
 )
 
 
