@@ -302,3 +302,11 @@ def test_examples_in_the_documentation_run() -> None:
         unregister_loss("exponential")
     assert result.attempted > 4
     assert result.failed == 0
+
+
+def test_a_loss_needs_a_name() -> None:
+    class Nameless(Logistic):
+        name = ""
+
+    with pytest.raises(ParameterError, match="not empty"):
+        register_loss(Nameless())

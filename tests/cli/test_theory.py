@@ -259,3 +259,21 @@ def test_values_are_shown_with_the_digits_they_have() -> None:
     assert with_error(None, None) == "-"
     assert with_error(True, None) == "True"
     assert with_error(float("inf"), 0.1) == "inf"
+
+
+def test_ctrl_c_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparsetoken.theory.prediction.predict", interrupted)
+    result = CliRunner().invoke(main, ["predict"])
+    assert result.exit_code == 130
+    assert "Traceback" not in result.output
+
+
+def test_what_did_not_converge_has_no_error_bar() -> None:
+    options = ["--strength", "9", "--ridge", "0", "--alpha1", "200000"]
+    result = CliRunner().invoke(main, ["predict", *options])
+    assert result.exit_code == 0
+    assert "± inf" in result.output
+    assert "not converged" in result.output

@@ -125,3 +125,10 @@ def test_localisation_score_refuses_nonsense() -> None:
 
 def test_concentration_counts_tokens() -> None:
     np.testing.assert_allclose(concentration([[1.0, 0.0], [0.25] * 4]), [1, 4])
+
+
+def test_a_sample_that_is_not_finite_has_the_number_that_the_caller_knows() -> None:
+    X = np.random.default_rng(0).standard_normal((60, 4, 3))
+    X[50, 1, 1] = np.nan
+    with pytest.raises(ParameterError, match="sample 50 "):
+        compare(X, np.arange(60) % 2)

@@ -130,3 +130,8 @@ def test_bad_values_are_named(change, name):
     for wrong in ({"trials": 0}, {"workers": 0}):
         with pytest.raises(ParameterError):
             simulate(TASK, TRAINING, 10, **{"trials": 1, **wrong})
+
+
+def test_features_beyond_all_memory_are_refused_before_any_work() -> None:
+    with pytest.raises(MemoryError, match="dimension = 10000000 needs"):
+        run_trial(Task(10, 1, 5.0), Training(4.0, 2.0), 10_000_000, 0)

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +25,7 @@ from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.prediction import FIRST_SIZE
 
-TASK = Task(10, 1, 5.0)
+TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)
 QUERY = Query(0.8, 1.0)
 
 
@@ -414,3 +416,22 @@ def test_a_long_sequence_needs_no_curve_to_start_from() -> None:
     assert alone.solution.converged
     assert alone.test_error == pytest.approx(after.test_error, abs=alone.uncertainty.test_error)
     assert alone.order_parameters.rest == pytest.approx(after.order_parameters.rest, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: predict(TRAINING, TASK), "training = Task"),  # type: ignore[arg-type]
+        (lambda: predict(TASK, TRAINING, query=(0.9, 2)), "query = .* a Query"),  # type: ignore[arg-type]
+        (lambda: predict(TASK, TRAINING, at=3), "at = 3 .* a Task"),  # type: ignore[arg-type]
+        (lambda: curve(5, TRAINING, "alpha1", [1.0]), "task = 5 .* a Task"),  # type: ignore[arg-type]
+        (lambda: align(TASK, 5), "training = 5 .* a Training"),  # type: ignore[arg-type]
+        (lambda: capacity(TASK, training=5), "training = 5 .* a Training"),  # type: ignore[arg-type]
+        (lambda: oracle(5), "task = 5 .* a Task"),  # type: ignore[arg-type]
+    ],
+)
+def test_objects_of_another_class_are_refused_by_name(
+    call: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        call()
