@@ -144,7 +144,8 @@ def token_noise(count: int, length: int, rng: np.random.Generator) -> Array:
     """Draw standard normal token scores (count, length), three times as fast as `rng` does.
 
     The method of Box and Muller on 32 random bits each for radius and angle, in single precision:
-    radii have 2^32 values, at steps of at most 4e-4, and end at 6.8, which 1 in 10¹¹ would exceed.
+    relative rounding of 1e-7, except that radii come in steps of 4e-4 next to 0 and of up to 0.2
+    next to their end at 6.8, which 1 in 10¹¹ would exceed.
     """
     pairs = (count * length + 1) // 2
     bits = rng.integers(2**64, size=pairs, dtype=np.uint64)
