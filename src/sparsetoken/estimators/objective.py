@@ -1,17 +1,16 @@
 """The joint objective of queries, readout and bias, with its gradient, and its minimisation."""
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.pooling import Pooling, segment_sums
 from sparsetoken.estimators.query import Scaler
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.losses import Loss
+from sparsetoken.numerics.threads import one_thread
 
 __all__ = ["Heads", "JointObjective", "refine_heads"]
 
@@ -140,7 +139,7 @@ def refine_heads(
 ) -> tuple[Heads, int]:
     """Minimise the joint objective by L-BFGS; return the heads and the number of iterations."""
     # The products are with one block and a few vectors: too small for threads to gain anything.
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with one_thread:
         result = minimize(
             objective,
             objective.pack(start),
@@ -149,8 +148,3 @@ def refine_heads(
             options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-6, "maxfun": 3 * max_iter},
         )
     return objective.unpack(result.x), int(result.nit)
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()  # looking for the libraries takes milliseconds: once is enough

@@ -5,13 +5,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from sparsetoken import validation
+from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.simulation.protocol import SAMPLERS, Outcome, Problem
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Query, Task, Training
@@ -190,7 +189,7 @@ def run_trial(
         "dtype": dtype,
     }
     measured = {"stage": "test", "at": at.to_dict() if at else None, **settings}
-    with _blas().limit(limits=threads, user_api="blas"):
+    with one_thread if threads == 1 else thread_pools().limit(limits=threads, user_api="blas"):
         problem = Problem(task, training, dimension, classifier, query, dtype, check_separable)
         outcome = SAMPLERS[sampler](problem, stream(seed, settings, trial))
         rng = stream(seed, measured, trial)
@@ -339,8 +338,3 @@ def _require_memory(
             f"dimension = {dimension} needs {needed / 1e9:.3g} GB for the features; "
             f"this machine has {present / 1e9:.3g} GB"
         )
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()

@@ -1,0 +1,81 @@
+"""BLAS really runs in one thread inside, and as before outside; asked in processes of their own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ASK = """
+import threading
+import numpy, scipy.linalg
+from threadpoolctl import threadpool_info, threadpool_limits
+from sparsetoken.numerics.threads import one_thread
+
+def threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+threadpool_limits(3, user_api="blas")
+if threads() != {3}:
+    print("one core")
+    raise SystemExit
+"""
+
+
+def answer(program: str) -> str:
+    environment = {name: text for name, text in os.environ.items() if "NUM_THREADS" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK + program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    if done.stdout == "one core\n":
+        pytest.skip("this BLAS has one thread only")
+    return done.stdout
+
+
+def test_inside_there_is_one_thread_and_outside_as_many_as_before() -> None:
+    program = """
+@one_thread
+def inner():
+    return threads()
+with one_thread:
+    inside = threads(), inner(), threads()
+print(inside == ({1}, {1}, {1}), threads() == {3}, inner() == {1}, threads() == {3})
+"""
+    assert answer(program) == "True True True True\n"
+
+
+def test_an_error_lifts_the_limit() -> None:
+    program = """
+try:
+    with one_thread:
+        raise ValueError
+except ValueError:
+    print(threads() == {3})
+"""
+    assert answer(program) == "True\n"
+
+
+def test_threads_of_a_program_that_overlap_neither_lift_nor_keep_the_limit() -> None:
+    program = """
+entered, left = threading.Event(), threading.Event()
+def other():
+    with one_thread:
+        entered.set()
+        left.wait()
+        seen.append(threads())
+seen = []
+with one_thread:
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait()
+seen.append(threads())
+left.set()
+thread.join()
+print(seen == [{1}, {1}], threads() == {3})
+"""
+    assert answer(program) == "True True\n"
