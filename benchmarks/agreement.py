@@ -221,7 +221,7 @@ def _trial_study(
         values["margin"] = (theory.margin, theory.uncertainty.margin or 0.0)
     if setting.classifier == "attention" and setting.query is None:
         learnt = align(setting.task, setting.training)
-        values["alignment"] = (learnt.cosine, 0.0)
+        values["alignment"] = (learnt.alignment, 0.0)
         values["readout_cosine"] = (learnt.readout_cosine, 0.0)
     # Theory's error bars cover 98 %: a third of them is a standard error.
     found = {

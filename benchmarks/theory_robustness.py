@@ -49,8 +49,8 @@ FAULTS = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueE
 def solution_faults(solution: Solution) -> Iterator[str]:
     if not np.isfinite(solution.residual):
         yield f"residual {solution.residual}"
-    if not solution.converged and not any(word in solution.status for word in ADVICE):
-        yield f"no advice in the status {solution.status!r}"
+    if not solution.converged and not any(word in solution.message for word in ADVICE):
+        yield f"no advice in the status {solution.message!r}"
 
 
 def prediction_faults(prediction: Prediction, loss: str) -> Iterator[str]:
@@ -123,10 +123,10 @@ class Record:
     def count(self, solution: Solution) -> None:
         """Count a status by what comes before its numbers."""
         kind = "converged" if solution.converged else "not converged"
-        if "not reached" in solution.status:
+        if "not reached" in solution.message:
             kind += ", tolerance not reached"
         for word in ("smoothed", "capacity"):
-            if word in solution.status:
+            if word in solution.message:
                 kind += f", {word}"
         self.statuses[kind] += 1
 
@@ -152,7 +152,7 @@ def check_settings(numbers: range, tolerance: float) -> list[Record]:
         if found is not None:
             predictions.count(found.solution)
             if not found.solution.converged:
-                print(f"[{number}] {found.solution.status}: {setting}", flush=True)
+                print(f"[{number}] {found.solution.message}: {setting}", flush=True)
         if number % 5 == 0:
             held = capacities.call(
                 f"[{number}] {setting}",

@@ -22,8 +22,8 @@ import numpy as np
 from naive_theory import AGREEMENT, SOLVERS, agree, naive_predict
 
 from sparsetoken import Prediction, Query, Task, Training, curve, oracle, predict
-from sparsetoken.theory.features import attention_law
-from sparsetoken.theory.tokens import draw_tokens
+from sparsetoken.theory.laws import attention_law
+from sparsetoken.theory.token_law import draw_tokens
 
 TASK = Task(length=10, informative=1, strength=5.0)
 TRAINING = Training(alpha0=4.0, alpha1=2.0)

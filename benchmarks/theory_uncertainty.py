@@ -21,7 +21,7 @@ from random_settings import Setting, random_setting
 
 from sparsetoken import Prediction, Query, Task, predict
 from sparsetoken.theory import features, prediction
-from sparsetoken.theory.features import FeatureLaw
+from sparsetoken.theory.laws import FeatureLaw
 
 FIELDS = ("test_error", "train_loss", "train_error")
 COVERAGE, RATIO = 0.95, 20.0

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         register_loss,
         unregister_loss,
     )
+    from sparsetoken.numerics.solution import Solution, Status
+    from sparsetoken.records import Curve
     from sparsetoken.simulation.sampling import Sample, sample
     from sparsetoken.simulation.trials import Simulation, Trial, run_trial, simulate
     from sparsetoken.sweeps.run import run_cells, run_sweep
@@ -73,6 +75,8 @@ _HOMES = {
         "register_loss",
         "unregister_loss",
     ),
+    "numerics.solution": ("Solution", "Status"),
+    "records": ("Curve",),
     "simulation.sampling": ("Sample", "sample"),
     "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
     "sweeps.run": ("run_cells", "run_sweep"),
@@ -92,6 +96,7 @@ __all__ = [
     "AttentionClassifier",
     "Capacity",
     "Comparison",
+    "Curve",
     "DigitBags",
     "ElementwiseAttentionClassifier",
     "Loss",
@@ -105,6 +110,8 @@ __all__ = [
     "Sample",
     "Separability",
     "Simulation",
+    "Solution",
+    "Status",
     "Store",
     "Study",
     "Task",

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from sparsetoken import Query, Task, Training, align, capacity, oracle, predict
 from sparsetoken.cli import main
-from sparsetoken.cli.output import with_error
+from sparsetoken.records import with_error
 
 
 def run(*arguments: str) -> str:
@@ -93,7 +93,7 @@ def test_infinite_numbers_are_valid_json() -> None:
 def test_align_capacity_and_oracle() -> None:
     task, training = Task(10, 1, 5.0), Training(4.0, 4.0, query_step=20.0)
     values = json.loads(run("align", "--json"))["result"]["values"]
-    assert values["cosine"] == align(task, training).cosine
+    assert values["alignment"] == align(task, training).alignment
     values = json.loads(run("capacity", "--classifier", "vectorised", "--json"))["result"]["values"]
     assert values["alpha"] == capacity(task, classifier="vectorised").alpha
     values = json.loads(run("capacity", "--alignment", "1", "--sharpness", "0", "--json"))[
@@ -197,7 +197,7 @@ def test_a_note_is_shown_when_a_point_is_special() -> None:
         ],
     )
     assert result.exit_code == 0
-    assert "note: converged with the kinks" in result.stderr
+    assert "note: converged, but the answer is not unique" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scipy.stats import kstest
 from sparsetoken import Loss, Query, Task, Training, register_loss, run_trial
 from sparsetoken.simulation.reduced import (
     _gaussian,
-    attention_law,
+    attention_triples,
     reduced_attention,
     reduced_pooled,
     reduced_query,
@@ -65,7 +65,7 @@ def test_the_law_of_attention_is_that_of_its_definition():
     v = (np.arange(6) < 2) * positive[:, None]
     p = np.exp(1.7 * (3.0 * -0.6 * v + noise))
     p /= p.sum(axis=1, keepdims=True)
-    on_signal, along, spread = attention_law(TASK, -0.6, 1.7, noise, positive)
+    on_signal, along, spread = attention_triples(TASK, -0.6, 1.7, noise, positive)
     assert on_signal == pytest.approx((v * p).sum(axis=1))
     assert along == pytest.approx((noise * p).sum(axis=1))
     assert spread == pytest.approx(np.linalg.norm(p, axis=1))
@@ -73,9 +73,9 @@ def test_the_law_of_attention_is_that_of_its_definition():
 
 def test_both_labels_can_share_the_work():
     noise = token_noise(20, 6, np.random.default_rng(0))
-    both = attention_law(TASK, 0.4, 2.0, noise, np.array([[True], [False]]))
+    both = attention_triples(TASK, 0.4, 2.0, noise, np.array([[True], [False]]))
     for row, label in enumerate((True, False)):
-        alone = attention_law(TASK, 0.4, 2.0, noise, np.full(20, label))
+        alone = attention_triples(TASK, 0.4, 2.0, noise, np.full(20, label))
         for shared, single in zip(both, alone, strict=True):
             assert shared[row] == pytest.approx(single)
 
@@ -83,7 +83,7 @@ def test_both_labels_can_share_the_work():
 def test_attention_does_not_overflow_at_any_sharpness():
     noise = token_noise(50, 6, np.random.default_rng(0))
     for alignment, sharpness in itertools.product((-1.0, 1.0), (1e6, 1e38, 1e300)):
-        on_signal, along, spread = attention_law(TASK, alignment, sharpness, noise, True)
+        on_signal, along, spread = attention_triples(TASK, alignment, sharpness, noise, True)
         scores = noise.astype(float) + TASK.strength * alignment * (np.arange(6) < 2)
         chosen = scores.argmax(axis=1)
         assert on_signal == pytest.approx((chosen < 2).astype(float))

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from sparsetoken import Query, Task, Training, simulate
-from sparsetoken.simulation.protocol import Problem, train_plain, train_reduced
+from sparsetoken.simulation.protocol import Protocol, train_plain, train_reduced
 
 TRIALS = 90
 QUANTITIES = (
@@ -91,7 +91,7 @@ def test_the_test_error_without_a_test_set_is_that_on_fresh_data(classifier, tra
     # One classifier, measured on many fresh samples: agreement within 3.5 standard errors.
     rng = np.random.default_rng(5)
     for task, at in ((RARE, RARE), (RARE, RARE.replace(informative=3, positive_rate=0.6))):
-        outcome = train(Problem(task, Training(2.0, 3.0, **STEPS), 8, classifier), rng)
+        outcome = train(Protocol(task, Training(2.0, 3.0, **STEPS), 8, classifier), rng)
         value, uncertainty = outcome.geometry.test_error(at, rng)
         count = 40_000
         fresh = outcome.fresh_error(at, count, rng)

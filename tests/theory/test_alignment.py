@@ -25,8 +25,8 @@ def test_agrees_with_training_on_arrays(name: str, rate: float) -> None:
         readouts.append(w @ data.signal / np.linalg.norm(w))
     found = align(task, training)
     for values, expected in (
-        (cosines, found.cosine),
-        (norms, found.norm),
+        (cosines, found.alignment),
+        (norms, found.query_norm),
         (readouts, found.readout_cosine),
     ):
         error = np.std(values, ddof=1) / np.sqrt(trials)
@@ -37,7 +37,7 @@ def test_agrees_with_training_on_arrays(name: str, rate: float) -> None:
 def test_rate_constant_is_the_slope_at_many_samples() -> None:
     task, training = Task(10, 3, 6.0, 0.2), Training(1e6, 1.0)
     found = align(task, training)
-    assert (1 - found.cosine) * 1e6 == pytest.approx(found.rate_constant, rel=1e-4)
+    assert (1 - found.alignment) * 1e6 == pytest.approx(found.rate_constant, rel=1e-4)
     assert align(task, training.replace(alpha0=3.0)).rate_constant == found.rate_constant
 
 
@@ -67,15 +67,15 @@ def test_a_larger_bias_step_cures_anti_alignment() -> None:
 def test_only_products_with_the_temperature_enter() -> None:
     task, training = Task(10, 1, 5.0), Training(4.0, 1.0, query_step=2.0, inverse_temperature=3.0)
     found = align(task, training)
-    assert found.sharpness == pytest.approx(3 * found.norm)
+    assert found.sharpness == pytest.approx(3 * found.query_norm)
     other = align(task, training.replace(query_step=6.0, inverse_temperature=1.0))
-    assert other.norm == pytest.approx(found.norm)
-    assert other.cosine == pytest.approx(found.cosine)
+    assert other.query_norm == pytest.approx(found.query_norm)
+    assert other.alignment == pytest.approx(found.alignment)
 
 
 def test_without_a_signal_the_query_has_no_direction() -> None:
     found = align(Task(10, 1, 0.0), Training(4.0, 1.0))
-    assert found.cosine == 0
+    assert found.alignment == 0
     assert found.readout_cosine == 0
     assert found.rate_constant == np.inf
     assert not found.anti_aligned
@@ -97,5 +97,5 @@ def test_square_loss_in_closed_form() -> None:
     n2 = (4 * w**2 * spread * v1 + norm2 * 7 * vg) / 2.5
     square = a**2 + 2 * a * e * w + e**2 * norm2 + n2
     found = align(task, training)
-    assert found.norm == pytest.approx(np.sqrt(square) / 8, rel=1e-9)
-    assert found.cosine == pytest.approx(-(a + e * w) / np.sqrt(square), rel=1e-9)
+    assert found.query_norm == pytest.approx(np.sqrt(square) / 8, rel=1e-9)
+    assert found.alignment == pytest.approx(-(a + e * w) / np.sqrt(square), rel=1e-9)

@@ -4,7 +4,7 @@ from scipy import integrate, optimize
 from scipy.stats import norm
 
 from sparsetoken import ParameterError, Query, Task, Training, align, capacity, predict
-from sparsetoken.theory.features import attention_law, pooled_law
+from sparsetoken.theory.laws import attention_law, pooled_law
 from sparsetoken.theory.margin import Hinged, WidestMargin, least_excess
 
 
@@ -83,7 +83,7 @@ def test_margin_vanishes_at_capacity() -> None:
 def test_perfectly_separable_data_have_no_finite_capacity() -> None:
     found = capacity(Task(10, 1, 20.0), Query(1.0, 5.0))
     assert found.alpha == np.inf
-    assert "beyond" in found.solution.status
+    assert "beyond" in found.solution.message
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_a_capacity_beyond_the_points_of_a_law_is_not_called_infinite_for_sure()
     task, query = Task(10, 1, 9.0), Query(0.99553, 3.8722)
     found = capacity(task, query=query)
     assert (found.alpha, found.uncertainty) == (np.inf, np.inf)
-    assert "beyond 2.2e+04" in found.solution.status
+    assert "beyond 2.2e+04" in found.solution.message
     exact = capacity(task.replace(strength=60.0), classifier="pooled")
     assert (exact.alpha, exact.uncertainty) == (np.inf, 0.0)
     below, above = (
         predict(task, Training(4.0, alpha1, ridge=0.0), query=query) for alpha1 in (100.0, 2e5)
     )
-    assert below.solution.status == "converged"
+    assert below.solution.message == "converged"
     assert below.margin is not None
     assert not above.solution.converged
     assert above.uncertainty.test_error == np.inf

@@ -7,7 +7,7 @@ from scipy.special import ndtr
 
 from sparsetoken import Query, Task, Training, align, capacity, get_loss, oracle, predict
 from sparsetoken.arrays import Array
-from sparsetoken.theory.features import FeatureLaw, attention_law
+from sparsetoken.theory.laws import FeatureLaw, attention_law
 
 TASK = Task(length=10, informative=1, strength=5.0)
 UNBALANCED = Task(length=10, informative=2, strength=4.0, positive_rate=0.4)
@@ -82,7 +82,7 @@ def test_capacity_of_unbalanced_noise_is_that_of_a_bias() -> None:
 
 def test_no_signal_no_alignment_and_no_better_than_chance() -> None:
     noise = UNBALANCED.replace(strength=0.0)
-    assert align(noise, TRAINING).cosine == 0
+    assert align(noise, TRAINING).alignment == 0
     for classifier in ("attention", "pooled", "bayes"):
         assert oracle(noise, classifier).error == pytest.approx(0.4, abs=1e-3)
     found = predict(TASK.replace(strength=0.0), TRAINING, query=QUERY)
@@ -115,7 +115,7 @@ def test_with_many_samples_pooling_reaches_its_oracle_at_rate_one(rate: float) -
 @pytest.mark.parametrize("loss", ["logistic", "square"])
 def test_alignment_reaches_one_at_the_stated_rate(loss: str) -> None:
     found = align(UNBALANCED, TRAINING.replace(loss=loss, alpha0=1e6))
-    assert 1e6 * (1 - abs(found.cosine)) == pytest.approx(found.rate_constant, rel=1e-4)
+    assert 1e6 * (1 - abs(found.alignment)) == pytest.approx(found.rate_constant, rel=1e-4)
 
 
 @pytest.mark.parametrize("factor", [0.99, 1.01])

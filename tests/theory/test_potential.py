@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sparsetoken import Query, Task, get_loss, loss_names
-from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.potential import VARIABLES, Potential
 from sparsetoken.theory.saddle import solve_saddle
 

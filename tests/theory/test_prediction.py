@@ -22,7 +22,7 @@ from sparsetoken import (
     register_loss,
 )
 from sparsetoken.theory import prediction as prediction_module
-from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.prediction import FIRST_SIZE
 
 TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)
@@ -270,7 +270,7 @@ def test_a_tighter_tolerance_is_met_or_said_not_to_be(monkeypatch: pytest.Monkey
     assert deviation <= loose.uncertainty.test_error + tight.uncertainty.test_error
     monkeypatch.setattr(prediction_module, "LAST_SIZE", FIRST_SIZE)
     vain = predict(TASK, training, query=QUERY, tolerance=1e-9)
-    assert "not reached" in vain.solution.status
+    assert "not reached" in vain.solution.message
     with pytest.raises(ParameterError, match="tolerance"):
         predict(TASK, training, query=QUERY, tolerance=0.0)
 
@@ -337,7 +337,7 @@ def test_never_fails_silently(data: st.DataObject) -> None:
     numbers += [found.uncertainty.test_error, found.uncertainty.train_loss]
     assert np.all(np.isfinite(numbers))
     assert 0 <= found.test_error <= 1
-    assert found.solution.converged or "ridge" in found.solution.status
+    assert found.solution.converged or "ridge" in found.solution.message
 
 
 class Exponential(Loss):
@@ -367,7 +367,7 @@ def test_a_loss_of_the_users_own_works_unchanged() -> None:
         assert found.uncertainty.test_error < 1e-2
     logistic = predict(TASK, training.replace(loss="logistic"), "pooled")
     assert abs(pooled.test_error - logistic.test_error) < 0.03
-    assert -1 <= align(TASK, training).cosine <= 1
+    assert -1 <= align(TASK, training).alignment <= 1
     assert capacity(TASK, training=training).alpha > 2
     margin = predict(TASK, training.replace(ridge=0.0, alpha1=1.0), "pooled")
     assert margin.margin == pytest.approx(
@@ -405,7 +405,7 @@ def test_a_collapsed_hinge_says_what_happened() -> None:
     found = predict(Task(73, 1, 5.0, 0.04), Training(1.0, 38.0, loss="hinge", ridge=0.0), "pooled")
     assert found.test_error == pytest.approx(0.04, abs=1e-6)
     assert found.train_loss == pytest.approx(0.08, abs=found.uncertainty.train_loss)
-    assert "smoothed" in found.solution.status
+    assert "smoothed" in found.solution.message
 
 
 def test_a_long_sequence_needs_no_curve_to_start_from() -> None:

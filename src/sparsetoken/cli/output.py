@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sparsetoken.records import with_error
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "print_json",
     "print_record",
     "tell_written",
-    "with_error",
 ]
 
 
@@ -36,8 +36,6 @@ class Refusal(click.ClickException):
 Measured = tuple[Any, float | None]
 
 
-# Numbers below 10 to minus this are shown with an exponent.
-_SMALL = 5
 _PICTURES = (".pdf", ".png", ".svg")
 
 
@@ -79,34 +77,6 @@ def check_picture(option: str, path: Path) -> None:
 def tell_written(path: Path) -> None:
     """Say that a file was written, on the stream that is not for results."""
     click.echo(f"Wrote {path}", err=True)
-
-
-def with_error(value: Any, error: float | None) -> str:
-    """Return "0.0416 ± 0.0001", with the digits that the error leaves."""
-    if value is None:
-        return "-"
-    if not isinstance(value, float):
-        return str(value)
-    value += 0.0  # turns a -0 into 0
-    if error is None or not math.isfinite(value):
-        return f"{value:.5g}"
-    if not math.isfinite(error):
-        return f"{value:.5g} ± {error}"
-    if error == 0:
-        return f"{value:.6g} (exact)"
-    return f"{_rounded(value, error)} ± {error:.1g}"
-
-
-def _rounded(value: float, error: float) -> str:
-    """Return a number up to the first digit of its error, with at most 6 significant digits."""
-    last = math.floor(math.log10(error))
-    first = math.floor(math.log10(abs(value))) if value else last
-    if first < last:
-        return f"{value:.{max(-last, 0)}f}" if abs(value) > 0.5 * 10.0**last else "0"
-    significant = min(first - last + 1, 6)
-    if first < -_SMALL:
-        return f"{value:.{significant}g}"
-    return f"{value:.{max(significant - 1 - first, 0)}f}" if value else "0"
 
 
 def print_record(title: str, record: Mapping[str, Measured]) -> None:
@@ -172,29 +142,17 @@ def draw_curve(
     logarithmic: bool,
 ) -> None:
     """Draw theory curves against the varied field, one panel for each quantity."""
-    from sparsetoken.plotting import describe, draw_theory, look_of, new_figure, save_figure
+    from sparsetoken.plotting import describe, draw_band, look_of, named, new_figure, save_figure
 
     figure, panels = new_figure(columns=len(curves))
     for axes, (name, entries) in zip(panels, curves.items(), strict=True):
-        points = [entry[0] for entry in entries]
-        draw_theory(axes, values, points, look_of(look))
-        errors = [entry[1] or 0.0 for entry in entries]
-        low = [point - error for point, error in zip(points, errors, strict=True)]
-        high = [point + error for point, error in zip(points, errors, strict=True)]
-        axes.fill_between(values, low, high, alpha=0.25, color=look_of(look).colour, linewidth=0)
-        axes.set_xlabel(describe_name(over))
-        axes.set_ylabel(name.replace("_", " "))
+        heights, errors = zip(*((entry[0], entry[1] or 0.0) for entry in entries), strict=True)
+        draw_band(axes, values, heights, errors, look_of(look))
+        axes.set_xlabel(named(over))
+        axes.set_ylabel(named(name))
         if logarithmic:
             axes.set_xscale("log")
     shown = {key: value for key, value in settings.items() if key != over}
     figure.suptitle(f"{look}: {describe(shown)}", fontsize=6, wrap=True)
     save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])
     tell_written(path)
-
-
-def describe_name(field: str) -> str:
-    """Return "alpha1 (α1)": a field with its symbol."""
-    from sparsetoken.plotting.figures import SYMBOLS
-
-    symbol = SYMBOLS.get(field)
-    return f"{field.replace('_', ' ')} ({symbol})" if symbol else field

@@ -16,7 +16,8 @@ from sparsetoken.cli.options import (
     task_options,
     training_options,
 )
-from sparsetoken.cli.output import Measured, check_writable, tell_written, with_error
+from sparsetoken.cli.output import Measured, check_writable, tell_written
+from sparsetoken.records import with_error
 
 if TYPE_CHECKING:
     from sparsetoken.simulation.trials import Simulation
@@ -134,8 +135,8 @@ def _theory(result: "Simulation") -> dict[str, Measured]:
         values["margin"] = (prediction.margin, error.margin)
     if result.classifier == "attention" and result.query is None:
         learnt = align(result.task, result.training)
-        values["alignment"] = (learnt.cosine, None)
-        values["query_norm"] = (learnt.norm, None)
+        values["alignment"] = (learnt.alignment, None)
+        values["query_norm"] = (learnt.query_norm, None)
         values["sharpness"] = (learnt.sharpness, None)
         values["readout_cosine"] = (learnt.readout_cosine, None)
     return values

@@ -53,7 +53,7 @@ Words in the table, of the trained readout:
 """
 _ALIGN_WORDS = """\b
 Words in the table:
-  rate constant  C in |cosine| = 1 - C/alpha0, for large alpha0
+  rate constant  C in |alignment| = 1 - C/alpha0, for large alpha0
   anti aligned   whether the query points away from the signal; a larger --bias-step cures it
 """
 _CAPACITY_WORDS = """\b
@@ -79,7 +79,7 @@ def prediction_record(prediction: Any) -> Record:
         record["sharpness"] = (prediction.query.sharpness, None)
     for name in _ORDER_PARAMETERS:
         record[name] = (getattr(parameters, name), None)
-    record["status"] = (prediction.solution.status, None)
+    record["status"] = (prediction.solution.message, None)
     return record
 
 
@@ -136,7 +136,7 @@ def align(**options: Any) -> None:
         return {name: (value, None) for name, value in found.items()}
 
     settings = (read_task(options), read_training(options))
-    shown = ("cosine", "readout_cosine")
+    shown = ("alignment", "readout_cosine")
     _show_each("attention", settings, options, evaluate, shown, (*_TASK, *_LEARNING))
 
 
@@ -159,7 +159,7 @@ def capacity(classifier: str, **options: Any) -> None:
         if found.query is not None:
             record["alignment"] = (found.query.alignment, None)
             record["sharpness"] = (found.query.sharpness, None)
-        record["status"] = (found.solution.status, None)
+        record["status"] = (found.solution.message, None)
         return record
 
     settings = (read_task(options), read_training(options), read_query(options))

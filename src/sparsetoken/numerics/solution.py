@@ -1,8 +1,53 @@
-"""What every solver returns beside its answer."""
+"""What every solver returns beside its answer: one status, with advice, for all of them."""
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
-__all__ = ["Solution"]
+__all__ = ["Solution", "Status"]
+
+
+class Status(Enum):
+    """How a solver ended, and what to do next unless all is well."""
+
+    CONVERGED = ("converged", "")
+    TOLERANCE_NOT_REACHED = (
+        "converged, but the wanted tolerance is not reached",
+        "the error bar says what was reached",
+    )
+    NOT_UNIQUE = (
+        "converged, but the answer is not unique",
+        "the error bar covers the range; use another loss or a smaller ridge",
+    )
+    NEAR_THRESHOLD = (
+        "converged, but too close to a threshold to be sure of the side",
+        "use ridge > 0, or move the sample ratio away",
+    )
+    BEYOND_REACH = (
+        "converged, but the answer is beyond what the points of the law can tell",
+        "read it as a bound",
+    )
+    AMPLIFIED = (
+        "converged, but the recursion amplifies small deviations",
+        "take smaller steps, or read the numbers as one possible path",
+    )
+    STEP_LIMIT = (
+        "not converged: the limit of steps was reached",
+        "allow more steps, or raise the ridge",
+    )
+    DEGENERATE = (
+        "not converged: the equations are nearly degenerate here",
+        "raise the ridge, or move the sample ratio away from a threshold",
+    )
+
+    def __init__(self, text: str, advice: str) -> None:
+        self.text = text
+        self.advice = advice
+
+    @property
+    def converged(self) -> bool:
+        """Whether the answer solves its equations."""
+        return self not in (Status.STEP_LIMIT, Status.DEGENERATE)
 
 
 @dataclass(frozen=True)
@@ -11,16 +56,37 @@ class Solution:
 
     Attributes
     ----------
-    converged : bool
-    status : str
-        What happened and, unless all is well, what to do next.
+    status : Status
     residual : float
-        Relative size of the last Newton correction: how far the answer still is from a solution.
+        Relative size of the last correction: how far the answer still is from a solution.
     steps : int
-        Number of Newton steps, over all stages.
+        Number of steps, over all stages.
+    detail : str
+        What is special about this solution, in words.
     """
 
-    converged: bool
-    status: str
+    status: Status
     residual: float
     steps: int
+    detail: str = ""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the answer solves its equations."""
+        return self.status.converged
+
+    @property
+    def message(self) -> str:
+        """The status in words, with the details and what to do next."""
+        parts = (self.status.text, self.detail, self.status.advice)
+        return "; ".join(part for part in parts if part)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: the status by its name, and the whole message."""
+        return {
+            "converged": self.converged,
+            "status": self.status.name.lower(),
+            "message": self.message,
+            "residual": self.residual,
+            "steps": self.steps,
+        }

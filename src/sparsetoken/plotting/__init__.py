@@ -1,6 +1,7 @@
 """The one figure style: theory as solid lines, simulation as markers with error bars."""
 
 from sparsetoken.plotting.drawing import (
+    draw_band,
     draw_boundary,
     draw_reference,
     draw_simulation,
@@ -10,6 +11,7 @@ from sparsetoken.plotting.drawing import (
 from sparsetoken.plotting.figures import (
     caption,
     describe,
+    named,
     new_figure,
     save_figure,
     shared_legend,
@@ -25,11 +27,13 @@ __all__ = [
     "Look",
     "caption",
     "describe",
+    "draw_band",
     "draw_boundary",
     "draw_reference",
     "draw_simulation",
     "draw_theory",
     "look_of",
+    "named",
     "new_figure",
     "save_figure",
     "shared_legend",

@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike
 from sparsetoken.plotting.figures import styled
 from sparsetoken.plotting.style import COLOURS, Look
 
-__all__ = ["draw_boundary", "draw_reference", "draw_simulation", "draw_theory", "tidy_log_ticks"]
+__all__ = [
+    "draw_band",
+    "draw_boundary",
+    "draw_reference",
+    "draw_simulation",
+    "draw_theory",
+    "tidy_log_ticks",
+]
 
 
 @styled
@@ -23,6 +30,19 @@ def draw_theory(
         np.asarray(x)[order],
         np.asarray(y)[order],
         **{"color": look.colour, "label": look.label if label == "" else label, **options},
+    )
+
+
+@styled
+def draw_band(
+    axes: Axes, x: ArrayLike, y: ArrayLike, uncertainty: ArrayLike, look: Look, **options: Any
+) -> None:
+    """Draw a theory curve with the band of its numerical error."""
+    draw_theory(axes, x, y, look, **options)
+    order = np.argsort(x)
+    points, middle, bars = (np.asarray(part, dtype=float)[order] for part in (x, y, uncertainty))
+    axes.fill_between(
+        points, middle - bars, middle + bars, alpha=0.25, color=look.colour, linewidth=0
     )
 
 

@@ -16,6 +16,7 @@ from sparsetoken.validation import choice
 __all__ = [
     "caption",
     "describe",
+    "named",
     "new_figure",
     "save_figure",
     "shared_legend",
@@ -124,6 +125,12 @@ def describe(settings: Mapping[str, Any]) -> str:
         for name, value in settings.items()
         if value is not None
     )
+
+
+def named(field: str) -> str:
+    """Return "strength (θ)": a field with its symbol, for an axis."""
+    words, symbol = field.replace("_", " "), SYMBOLS.get(field)
+    return f"{words} ({symbol})" if symbol and symbol != words else words
 
 
 def caption(subject: str, settings: Mapping[str, Any], trials: int | None = None) -> str:

@@ -44,8 +44,8 @@ def execute(kind: str, arguments: Mapping[str, Any]) -> Result:
 def _alignment(task: Task, training: Training) -> dict[str, Any]:
     found = align(task, training)
     return {
-        "alignment": found.cosine,
-        "misalignment": 1 - abs(found.cosine),
+        "alignment": found.alignment,
+        "misalignment": 1 - abs(found.alignment),
         "readout_cosine": found.readout_cosine,
         "sharpness": found.sharpness,
         "rate_constant": found.rate_constant,
@@ -61,7 +61,7 @@ def _prediction(
 ) -> dict[str, Any]:
     found = predict(task, training, classifier, query=query, tolerance=tolerance)
     if not found.solution.converged:
-        raise ArithmeticError(f"theory did not converge: {found.solution.status}")
+        raise ArithmeticError(f"theory did not converge: {found.solution.message}")
     return {
         "test_error": found.test_error,
         "test_error_error": found.uncertainty.test_error,

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
-from sparsetoken.simulation.reduced import BLOCK_ENTRIES, attention_law, token_noise
+from sparsetoken.simulation.reduced import BLOCK_ENTRIES, attention_triples, token_noise
 from sparsetoken.simulation.sampling import sample_labels, sample_positions
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
@@ -161,7 +161,7 @@ class AttentionGeometry(Geometry):
         return float(values.mean()), float(values.std(ddof=1) / math.sqrt(REPLICATES))
 
     def _scores_given(self, task: Task, noise: Array, positive: Array) -> tuple[Array, Array]:
-        on_signal, along, spread = attention_law(
+        on_signal, along, spread = attention_triples(
             task, self.alignment, self.sharpness, noise, positive
         )
         across = math.sqrt(max(0.0, 1 - self.alignment**2))

@@ -34,13 +34,13 @@ from sparsetoken.simulation.reduced import (
 from sparsetoken.simulation.sampling import sample
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["SAMPLERS", "Outcome", "Problem", "train_plain", "train_reduced"]
+__all__ = ["SAMPLERS", "Protocol", "Trained", "train_plain", "train_reduced"]
 
 FreshError = Callable[[Task, int, np.random.Generator], float]
 
 
 @dataclass(frozen=True)
-class Problem:
+class Protocol:
     """What a trial trains: see `run_trial` for the fields."""
 
     task: Task
@@ -58,7 +58,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Trained:
     """A trained classifier: its query (if it has one), its readout and what that does to new data.
 
     `fresh_error(task, count, rng)` is the fraction of wrong labels on fresh samples. `separable` is
@@ -72,7 +72,7 @@ class Outcome:
     separable: bool | None
 
 
-def train_reduced(problem: Problem, rng: np.random.Generator) -> Outcome:
+def train_reduced(problem: Protocol, rng: np.random.Generator) -> Trained:
     """Draw a trained classifier by the reduced sampler."""
     task, training, dimension, classifier = problem.head
     count = _count(training.alpha1, dimension)
@@ -104,10 +104,10 @@ def train_reduced(problem: Problem, rng: np.random.Generator) -> Outcome:
 
     readout, separable = _fit(problem, *drawn)
     seen = geometry(readout)
-    return Outcome(state, readout, seen, seen.fresh_error, separable)
+    return Trained(state, readout, seen, seen.fresh_error, separable)
 
 
-def train_plain(problem: Problem, rng: np.random.Generator) -> Outcome:
+def train_plain(problem: Protocol, rng: np.random.Generator) -> Trained:
     """Draw the sequences, and train on them."""
     task, training, dimension, classifier = problem.head
     query = problem.query
@@ -149,16 +149,16 @@ def train_plain(problem: Problem, rng: np.random.Generator) -> Outcome:
             wrong += int(np.sum(predicted != test.y))
         return wrong / count
 
-    return Outcome(state, readout, geometry(readout), fresh_error, separable)
+    return Trained(state, readout, geometry(readout), fresh_error, separable)
 
 
-SAMPLERS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
+SAMPLERS: dict[str, Callable[[Protocol, np.random.Generator], Trained]] = {
     "reduced": train_reduced,
     "plain": train_plain,
 }
 
 
-def _fit(problem: Problem, features: Array, labels: Array) -> tuple[Readout, bool | None]:
+def _fit(problem: Protocol, features: Array, labels: Array) -> tuple[Readout, bool | None]:
     training = problem.training
     readout = fit_readout(features, labels, get_loss(training.loss), training.ridge)
     if not problem.check_separable:

@@ -20,7 +20,7 @@ from sparsetoken.task import Task, Training
 
 __all__ = [
     "QueryState",
-    "attention_law",
+    "attention_triples",
     "reduced_attention",
     "reduced_pooled",
     "reduced_query",
@@ -102,7 +102,7 @@ def reduced_query(
     return QueryState(alignment, abs(rate) * size, float(unit[0]))
 
 
-def attention_law(
+def attention_triples(
     task: Task, alignment: float, sharpness: float, noise: Array, positive: ArrayLike
 ) -> tuple[Array, Array, Array]:
     """Return (A, B, S) of each sample from its token noise along the query.
@@ -200,7 +200,7 @@ def reduced_attention(
     for start in range(0, count, size):
         part = slice(start, min(start + size, count))
         noise = token_noise(part.stop - part.start, task.length, rng)
-        on_signal[part], along[part], spread[part] = attention_law(
+        on_signal[part], along[part], spread[part] = attention_triples(
             task, alignment, sharpness, noise, positive[part]
         )
     features = _gaussian(count, 2, dimension - 2, rng, dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.numerics.threads import one_thread, thread_pools
-from sparsetoken.simulation.protocol import SAMPLERS, Outcome, Problem
+from sparsetoken.simulation.protocol import SAMPLERS, Protocol, Trained
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
@@ -190,7 +190,7 @@ def run_trial(
     }
     measured = {"stage": "test", "at": at.to_dict() if at else None, **settings}
     with one_thread if threads == 1 else thread_pools().limit(limits=threads, user_api="blas"):
-        problem = Problem(task, training, dimension, classifier, query, dtype, check_separable)
+        problem = Protocol(task, training, dimension, classifier, query, dtype, check_separable)
         outcome = SAMPLERS[sampler](problem, stream(seed, settings, trial))
         rng = stream(seed, measured, trial)
         error, uncertainty = outcome.geometry.test_error(at or task, rng)
@@ -202,7 +202,7 @@ def run_trial(
 def _record(
     trial: int,
     training: Training,
-    outcome: Outcome,
+    outcome: Trained,
     errors: tuple[float, float, float | None],
     seconds: float,
 ) -> Trial:

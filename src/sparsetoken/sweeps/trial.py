@@ -76,7 +76,7 @@ def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "alignment": used.alignment if used else None,
         "sharpness": used.sharpness if used else None,
-        "query_norm": learnt.norm if learnt else None,
+        "query_norm": learnt.query_norm if learnt else None,
         "readout_cosine": learnt.readout_cosine if learnt else None,
         "test_error": prediction.test_error,
         "train_loss": prediction.train_loss,

@@ -8,33 +8,34 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.numerics.quadrature import normal_panels
+from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 
 __all__ = ["Alignment", "align"]
 
 
 @dataclass(frozen=True)
-class Alignment:
+class Alignment(Record):
     """The learnt query.
 
     Attributes
     ----------
-    cosine : float
+    alignment : float
         Cosine of the query with the signal, negative if the query points away from it.
-    norm : float
+    query_norm : float
         ‖q‖.
     sharpness : float
         κ = β‖q‖.
     readout_cosine : float
         Cosine of the first readout step with the signal, for comparison.
     rate_constant : float
-        C in abs(cosine) = 1 - C/α0 + o(1/α0); infinite without a signal.
+        C in abs(alignment) = 1 - C/α0 + o(1/α0); infinite without a signal.
     anti_aligned : bool
         Whether the query points away from the signal. A larger bias step cures it.
     """
 
-    cosine: float
-    norm: float
+    alignment: float
+    query_norm: float
     sharpness: float
     readout_cosine: float
     rate_constant: float
@@ -43,7 +44,7 @@ class Alignment:
     @property
     def query(self) -> Query:
         """The query as an input of `predict`, `capacity` and `simulate`."""
-        return Query(self.cosine, self.sharpness)
+        return Query(self.alignment, self.sharpness)
 
 
 def align(task: Task, training: Training) -> Alignment:
@@ -63,8 +64,8 @@ def align(task: Task, training: Training) -> Alignment:
     # Adding 0 turns a -0 into 0.
     cosine = float(np.sign(rate) * projection / np.sqrt(square)) + 0.0 if square > 0 else 0.0
     return Alignment(
-        cosine=float(np.clip(cosine, -1, 1)),
-        norm=norm,
+        alignment=float(np.clip(cosine, -1, 1)),
+        query_norm=norm,
         sharpness=training.inverse_temperature * norm,
         readout_cosine=float(step.readout_signal / np.sqrt(step.readout_square)),
         rate_constant=_rate_constant(task, training),
@@ -125,7 +126,7 @@ def _slope_moments(loss: Loss, mean: float, noise: float) -> tuple[float, float]
 
 
 def _rate_constant(task: Task, training: Training) -> float:
-    """Return C in abs(cosine) = 1 - C/α0 + o(1/α0)."""
+    """Return C in abs(alignment) = 1 - C/α0 + o(1/α0)."""
     limit = _QueryStep(task, training, 0.0)
     projection = limit.pull + limit.push * limit.readout_signal
     if projection == 0:

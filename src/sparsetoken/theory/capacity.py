@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsetoken.numerics.solution import Solution
+from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.margin import EXCESS_FLOOR, largest_capacity, least_excess
 from sparsetoken.theory.prediction import chosen_query, feature_law
@@ -16,7 +17,7 @@ _SIZE = 12
 
 
 @dataclass(frozen=True)
-class Capacity:
+class Capacity(Record):
     """The largest ratio of samples to token dimension at which data are separable.
 
     Attributes
@@ -58,16 +59,18 @@ def capacity(
     if excess.value < EXCESS_FLOOR:
         beyond = law.dimension_ratio * largest_capacity(law)
         exact = law.replicates == 1
-        status = (
+        solution = Solution(
+            Status.CONVERGED if exact else Status.BEYOND_REACH,
+            result.residual,
+            result.steps,
             "separable at any size in practice: the capacity is beyond 10^9"
             if exact
-            else f"the capacity is beyond {beyond:.2g}, and more the points of the law cannot tell"
+            else f"the capacity is beyond {beyond:.2g}",
         )
-        solution = Solution(True, status, result.residual, result.steps)
         return Capacity(np.inf, 0.0 if exact else np.inf, query, solution)
     alpha = law.dimension_ratio / excess.value
     # At the minimum the error of the excess is, to first order, that of the law at a fixed point.
     relative = result.residual + replicate_error(excess.replicates) / excess.value
-    status = "converged" if result.converged else "not converged: the minimum is too flat"
-    solution = Solution(result.converged, status, result.residual, result.steps)
+    status = Status.CONVERGED if result.converged else Status.DEGENERATE
+    solution = Solution(status, result.residual, result.steps)
     return Capacity(float(alpha), float(alpha * relative), query, solution)

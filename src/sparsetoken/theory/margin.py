@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.numerics.quadrature import normal_density
-from sparsetoken.theory.features import FeatureLaw
+from sparsetoken.theory.laws import FeatureLaw
 
 __all__ = ["EXCESS_FLOOR", "Hinged", "largest_capacity", "least_excess", "widest_margin"]
 

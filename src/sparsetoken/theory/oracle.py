@@ -8,6 +8,7 @@ from scipy import optimize
 from scipy.special import expit, ndtr
 
 from sparsetoken import validation
+from sparsetoken.records import Record
 from sparsetoken.task import Task
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.scores import (
@@ -31,7 +32,7 @@ _BAYES_BUDGET = 1.5e8
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(Record):
     """The least error of a classifier that knows the signal.
 
     Attributes
@@ -54,7 +55,7 @@ class Oracle:
 
 
 @dataclass(frozen=True)
-class RequiredStrength:
+class RequiredStrength(Record):
     """The least signal strength for a given error, with its numerical error bar."""
 
     strength: float

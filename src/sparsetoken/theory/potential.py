@@ -16,9 +16,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
-from sparsetoken.theory.features import FeatureLaw
-from sparsetoken.theory.moments import MOMENTS, margin_moments
-from sparsetoken.theory.table import (
+from sparsetoken.theory.interpolation import (
     FEW_POINTS,
     GRADIENT_MOMENTS,
     Resolution,
@@ -26,6 +24,8 @@ from sparsetoken.theory.table import (
     scale_ranges,
     tabulated_moments,
 )
+from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.moments import MOMENTS, margin_moments
 
 __all__ = ["VARIABLES", "FirstOrder", "Potential", "SecondOrder"]
 

@@ -9,11 +9,12 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.quadrature import normal_density
-from sparsetoken.numerics.solution import Solution
+from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align
-from sparsetoken.theory.features import FeatureLaw, attention_law, pooled_law, vectorised_law
-from sparsetoken.theory.readouts import LimitReadout, State, limit_readout, misclassified
+from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.validation import ParameterError
 
@@ -73,7 +74,7 @@ class Uncertainty:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Record):
     """What training gives, in the limit of high dimension.
 
     Attributes
@@ -135,7 +136,7 @@ def curve(
     query: Query | None = None,
     at: Task | None = None,
     tolerance: float = 1e-4,
-) -> list[Prediction]:
+) -> Curve[Prediction]:
     """Predict along a path: one field of the task, the training or the query takes many values.
 
     Each problem starts from the solution of the one before, so that a curve costs little more than
@@ -151,11 +152,16 @@ def curve(
     path = _Path(classifier, query, at, tolerance)
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
+    points = tuple(values)
     predictions = []
-    for value in values:
+    for value in points:
         varied_task, varied_training, path.query = vary(over, value, task, training, query)
         predictions.append(path.predict(varied_task, varied_training))
-    return predictions
+    fixed = {"classifier": classifier, **task.to_dict(), **training.to_dict()}
+    if query is not None:
+        fixed |= query.to_dict()
+    fixed.pop(over)
+    return Curve(over, points, tuple(predictions), fixed)
 
 
 def feature_law(
@@ -220,15 +226,18 @@ class _Path:
             if settled or self.classifier != "attention":
                 return prediction
             if self._size == LAST_SIZE:
-                status = (
-                    f"{prediction.solution.status}; the tolerance {self.tolerance:g} on the test "
-                    f"error is not reached: ± {error:.2g}"
-                )
-                return replace(prediction, solution=replace(prediction.solution, status=status))
+                return replace(prediction, solution=self._short_of_tolerance(prediction))
             # The error of the law falls about as points^-0.8; where it took many points already
             # it falls more slowly.
             growth = int(np.ceil(1.25 * np.log2(error / self.tolerance)))
             self._size = min(LAST_SIZE, self._size + max(1, self._size - FIRST_SIZE, growth))
+
+    def _short_of_tolerance(self, prediction: Prediction) -> Solution:
+        reached = f"tolerance {self.tolerance:g}, reached {prediction.uncertainty.test_error:.2g}"
+        before = prediction.solution
+        if before.status is Status.CONVERGED:
+            return replace(before, status=Status.TOLERANCE_NOT_REACHED, detail=reached)
+        return replace(before, detail=f"{before.detail}; {reached}")
 
     def _predict_at(
         self, task: Task, training: Training, query: Query | None, size: int

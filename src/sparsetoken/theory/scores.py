@@ -15,7 +15,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.task import Task
 from sparsetoken.theory.replicates import REPLICATES
-from sparsetoken.theory.tokens import TokenGroup, draw_tokens, exponential_sums
+from sparsetoken.theory.token_law import TokenGroup, draw_tokens, exponential_sums
 from sparsetoken.validation import ParameterError
 
 __all__ = [

@@ -14,7 +14,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task
 from sparsetoken.theory.replicates import REPLICATES
-from sparsetoken.theory.tokens import draw_tokens, exponential_sums
+from sparsetoken.theory.token_law import draw_tokens, exponential_sums
 
 __all__ = ["FeatureLaw", "attention_law", "pooled_law", "vectorised_law"]
 

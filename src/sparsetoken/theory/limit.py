@@ -13,8 +13,9 @@ from scipy.special import ndtr
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.numerics.newton import NewtonResult
-from sparsetoken.numerics.solution import Solution
-from sparsetoken.theory.features import FeatureLaw
+from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.theory.interpolation import Resolution
+from sparsetoken.theory.laws import FeatureLaw
 from sparsetoken.theory.margin import (
     EXCESS_FLOOR,
     largest_capacity,
@@ -24,10 +25,13 @@ from sparsetoken.theory.margin import (
 from sparsetoken.theory.potential import Potential, SecondOrder
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import solve_saddle
-from sparsetoken.theory.table import Resolution
 from sparsetoken.validation import ParameterError
 
 __all__ = ["LimitReadout", "State", "limit_readout", "misclassified"]
+
+# How a solution that converges is to be read, and what is special about it.
+Note = tuple[Status, str]
+_ALL_WELL: Note = (Status.CONVERGED, "")
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def limit_readout(
             raise ParameterError("ridge", ridge, accepted)
         if ratio < 1:
             return _interpolation(fine, loss, ratio)
-    note = "converged"
+    note = _ALL_WELL
     if ridge == 0 and np.isinf(loss.minimisers[1]):
         separable, note = _separability(fine, alpha)
         if separable:
@@ -131,8 +135,8 @@ def limit_readout(
     finer.smoothing = potential.smoothing
     if potential.smoothing and rough_saddle.converged:
         note = (
-            f"converged with the kinks of the loss smoothed over a width {potential.smoothing:.1g}: "
-            "without it the readout or its bias is not unique here"
+            Status.NOT_UNIQUE,
+            f"the kinks of the loss are smoothed over a width {potential.smoothing:.1g}",
         )
     return _saddle(finer, ridge, rough_saddle, note, resolutions)
 
@@ -163,7 +167,7 @@ def _saddle(
     potential: Potential,
     ridge: float,
     rough: NewtonResult[SecondOrder],
-    note: str,
+    note: Note,
     resolutions: tuple[Resolution, Resolution],
 ) -> LimitReadout:
     """Carry the solution for a coarse law over to a fine one, with the coarse Hessian."""
@@ -218,12 +222,7 @@ def _saddle(
             found.train_loss_error + errors @ np.abs(sensitivity) + potential.smoothing
         ),
         state=State("saddle", rough.point, resolutions),
-        solution=Solution(
-            converged=trusted,
-            status=note if trusted else _ADVICE,
-            residual=residual,
-            steps=rough.steps,
-        ),
+        solution=_solution(trusted, note, residual, rough.steps),
     )
 
 
@@ -236,23 +235,21 @@ _SOLUTION = 1e-5
 # How often the gradient is evaluated on the fine law, at most.
 _CORRECTIONS = 8
 
-_ADVICE = (
-    "not converged: the equations are nearly degenerate here; raise the ridge, or move the sample "
-    "ratio away from a threshold"
-)
+
+def _solution(converged: bool, note: Note, residual: float, steps: int) -> Solution:
+    status, detail = note if converged else (Status.DEGENERATE, "")
+    return Solution(status, residual, steps, detail)
 
 
-def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, str]:
+def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, Note]:
     """Return whether data at this ratio are separable, and a note on how sure that is."""
     excess = least_excess(law).evaluation.hinged
     if excess.value < EXCESS_FLOOR:
         beyond = law.dimension_ratio * largest_capacity(law)
         if alpha <= beyond:
-            return True, "converged"
-        return True, (
-            f"converged, but the law can only tell that the capacity is beyond {beyond:.2g}, which "
-            "alpha1 is as well: use ridge > 0"
-        )
+            return True, _ALL_WELL
+        detail = f"the capacity is beyond {beyond:.2g}, which alpha1 is as well: use ridge > 0"
+        return True, (Status.BEYOND_REACH, detail)
     threshold = law.dimension_ratio / excess.value
     if abs(alpha / threshold - 1) < 1e-9:
         accepted = (
@@ -261,20 +258,13 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, str]:
         )
         raise ParameterError("alpha1", alpha, accepted)
     spread = replicate_error(excess.replicates) / excess.value
+    detail = f"alpha1 is within the numerical error of the capacity {threshold:.4g}"
     close = abs(alpha / threshold - 1) <= spread
-    note = (
-        "converged"
-        if not close
-        else (
-            f"converged, but alpha1 is within the numerical error of the capacity {threshold:.4g}: "
-            "use ridge > 0 or move away from it"
-        )
-    )
-    return bool(alpha < threshold), note
+    return bool(alpha < threshold), (Status.NEAR_THRESHOLD, detail) if close else _ALL_WELL
 
 
 def _maximum_margin(
-    law: FeatureLaw, loss: Loss, ratio: float, start: Array, note: str
+    law: FeatureLaw, loss: Loss, ratio: float, start: Array, note: Note
 ) -> LimitReadout:
     result = widest_margin(law, ratio, start)
     point, found = result.point, result.evaluation
@@ -297,9 +287,7 @@ def _maximum_margin(
         replicate_train_error=zeros,
         train_loss_error=0.0,
         state=State("margin", point),
-        solution=Solution(
-            result.converged, note if result.converged else _ADVICE, result.residual, result.steps
-        ),
+        solution=_solution(result.converged, note, result.residual, result.steps),
         margin=1 / norm,
         replicate_margins=1 / norms,
     )
@@ -336,7 +324,7 @@ def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
         replicate_train_error=zeros,
         train_loss_error=0.0,
         state=State("interpolation", weights),
-        solution=Solution(converged=True, status="converged", residual=0.0, steps=1),
+        solution=Solution(Status.CONVERGED, residual=0.0, steps=1),
     )
 
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import ks_2samp, kstest
 
-from sparsetoken.theory.tokens import EXPLICIT, draw_tokens, exponential_sums
+from sparsetoken.theory.token_law import EXPLICIT, draw_tokens, exponential_sums
 
 
 def plain_triple(

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from sparsetoken import get_loss
-from sparsetoken.theory.moments import margin_moments
-from sparsetoken.theory.table import (
+from sparsetoken.theory.interpolation import (
     FEW_POINTS,
     Resolution,
     scale_ranges,
     tabulated_moments,
 )
+from sparsetoken.theory.moments import margin_moments
 
 RNG = np.random.default_rng(1)
 SCALE = np.exp(RNG.uniform(-3.5, 0, 4000))

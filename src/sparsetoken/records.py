@@ -1,0 +1,247 @@
+"""Results that all have one shape: named values with their uncertainties.
+
+A result is a frozen dataclass that derives from `Record`. `to_dict()` is its flat form, which
+tables, files and figures share: a value under its name, its error bar under `<name>_uncertainty`.
+"""
+
+import html
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from typing import Any, Generic, TypeVar, overload
+
+from sparsetoken.validation import ParameterError
+
+__all__ = ["UNCERTAINTY", "Curve", "Record", "measured", "to_frame", "with_error"]
+
+UNCERTAINTY = "_uncertainty"
+
+# Numbers below 10 to minus this are shown with an exponent.
+_SMALL = 5
+
+# Left out where a person reads: how the solver got there.
+_QUIET = ("residual", "steps", "converged", "status")
+
+
+class Record:
+    """A result as a flat dictionary, as text, as a table in a notebook and as a data frame.
+
+    Fields that are records or settings themselves are merged. The field `uncertainty` holds the
+    error bars, by the names of the fields they belong to; a single number belongs to the first
+    field.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values by name, each error bar after its value under name_uncertainty."""
+        flat: dict[str, Any] = {}
+        bars: dict[str, Any] = {}
+        for item in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            if item.name == "uncertainty":
+                bars = _bars(value, first=next(iter(flat)))
+            elif value is None and item.metadata.get("merge"):
+                continue
+            elif hasattr(value, "to_dict"):
+                flat.update(value.to_dict())
+            elif is_dataclass(value) and not isinstance(value, type):
+                flat.update({part.name: getattr(value, part.name) for part in fields(value)})
+            else:
+                flat[item.name] = value
+        return dict(_interleaved(flat, bars))
+
+    def to_frame(self) -> Any:
+        """Return a data frame of one row (pandas, or polars if only that is installed)."""
+        return to_frame([self.to_dict()])
+
+    def __str__(self) -> str:
+        shown = _shown(self.to_dict())
+        width = max(len(name) for name in shown)
+        lines = [f"  {name:{width}}  {text}" for name, text in shown.items()]
+        return "\n".join([type(self).__name__, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(text)}</td>"
+            "</tr>"
+            for name, text in _shown(self.to_dict()).items()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+
+
+_R = TypeVar("_R", bound=Record)
+
+
+@dataclass(frozen=True, repr=False)
+class Curve(Sequence[_R], Generic[_R]):
+    """Results along one varied field: a sequence of records that knows its x and draws itself.
+
+    Attributes
+    ----------
+    over : str
+        The field that varies.
+    values : tuple of float
+        Its values.
+    records : tuple of records
+        The results, one for each value.
+    settings : dict
+        What stays fixed; the caption of a figure.
+    """
+
+    over: str
+    values: tuple[float, ...]
+    records: tuple[_R, ...]
+    settings: Mapping[str, Any]
+
+    @overload
+    def __getitem__(self, index: int) -> _R: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[_R, ...]: ...
+    def __getitem__(self, index: int | slice) -> _R | tuple[_R, ...]:
+        return self.records[index]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[_R]:
+        return iter(self.records)
+
+    def column(self, name: str) -> list[Any]:
+        """Return one quantity at every value."""
+        rows = self.to_rows()
+        known = list(rows[0]) if rows else []
+        if name not in known:
+            raise ParameterError("name", name, "one of " + ", ".join(known))
+        return [row[name] for row in rows]
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each value: the varied field, then the result's `to_dict()`."""
+        return [
+            {self.over: value, **record.to_dict()}
+            for value, record in zip(self.values, self.records, strict=True)
+        ]
+
+    def to_frame(self) -> Any:
+        """Return a data frame with a row for each value (pandas, or polars if only that is there)."""
+        return to_frame(self.to_rows())
+
+    def plot(
+        self, quantity: str = "test_error", *, axes: Any = None, logarithmic: bool = False
+    ) -> Any:
+        """Draw a quantity with its error band against the varied field; return the axes."""
+        from sparsetoken.plotting import LOOKS, describe, draw_band, named, new_figure
+
+        if axes is None:
+            figure, (axes,) = new_figure()
+            figure.suptitle(describe(self.settings), fontsize=6, wrap=True)
+        entries = [measured(row)[quantity] for row in self.to_rows()]
+        look = LOOKS.get(self.settings.get("classifier", ""), LOOKS["bayes"])
+        heights, bars = zip(*((value, bar or 0.0) for value, bar in entries), strict=True)
+        draw_band(axes, self.values, heights, bars, look)
+        axes.set_xlabel(named(self.over))
+        axes.set_ylabel(named(quantity))
+        if logarithmic:
+            axes.set_xscale("log")
+        return axes
+
+    def __repr__(self) -> str:
+        span = f" from {self.values[0]:g} to {self.values[-1]:g}" if self.values else ""
+        kind = type(self.records[0]).__name__ if self.records else "results"
+        return f"<Curve of {len(self)} {kind} over {self.over}{span}>"
+
+    def __str__(self) -> str:
+        return "\n".join("  ".join(line) for line in _aligned(self))
+
+    def _repr_html_(self) -> str:
+        head, *body = _cells(self)
+        rows = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
+        rows += ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in body]
+        return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+
+
+def measured(row: Mapping[str, Any]) -> dict[str, tuple[Any, float | None]]:
+    """Return (value, error bar or None) for every value of a flat record."""
+    return {
+        name: (value, row.get(name + UNCERTAINTY))
+        for name, value in row.items()
+        if not (name.endswith(UNCERTAINTY) and name.removesuffix(UNCERTAINTY) in row)
+    }
+
+
+def to_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return flat records as a data frame of pandas, or of polars if only that is installed."""
+    for library in ("pandas", "polars"):
+        try:
+            make: Callable[[Any], Any] = import_module(library).DataFrame
+        except ImportError:
+            continue
+        return make([dict(row) for row in rows])
+    raise ImportError("a data frame needs pandas or polars: pip install pandas")
+
+
+def with_error(value: Any, error: float | None) -> str:
+    """Return "0.0416 ± 0.0001", with the digits that the error leaves."""
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return str(value)
+    value += 0.0  # turns a -0 into 0
+    if error is None or not math.isfinite(value):
+        return f"{value:.5g}"
+    if not math.isfinite(error):
+        return f"{value:.5g} ± {error}"
+    if error == 0:
+        return f"{value:.6g} (exact)"
+    return f"{_rounded(value, error)} ± {error:.1g}"
+
+
+def _rounded(value: float, error: float) -> str:
+    """Return a number up to the first digit of its error, with at most 6 significant digits."""
+    last = math.floor(math.log10(error))
+    first = math.floor(math.log10(abs(value))) if value else last
+    if first < last:
+        return f"{value:.{max(-last, 0)}f}" if abs(value) > 0.5 * 10.0**last else "0"
+    significant = min(first - last + 1, 6)
+    if first < -_SMALL:
+        return f"{value:.{significant}g}"
+    return f"{value:.{max(significant - 1 - first, 0)}f}" if value else "0"
+
+
+def _bars(uncertainty: Any, first: str) -> dict[str, Any]:
+    if is_dataclass(uncertainty):
+        return {part.name: getattr(uncertainty, part.name) for part in fields(uncertainty)}
+    return dict(uncertainty) if isinstance(uncertainty, Mapping) else {first: uncertainty}
+
+
+def _interleaved(flat: Mapping[str, Any], bars: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in flat.items():
+        yield name, value
+        if bars.get(name) is not None:
+            yield name + UNCERTAINTY, bars[name]
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a person wants to read of a flat record, as text by name."""
+    quiet = (*_QUIET, "message") if row.get("status") == "converged" else _QUIET
+    return {
+        name.replace("_", " "): with_error(*entry)
+        for name, entry in measured(row).items()
+        if entry[0] is not None and name not in quiet
+    }
+
+
+def _cells(curve: Curve[Any]) -> list[list[str]]:
+    shown = [_shown(record.to_dict()) for record in curve]
+    names = list(dict.fromkeys(name for row in shown for name in row))
+    body = [
+        [f"{value:.5g}", *(row.get(name, "-") for name in names)]
+        for value, row in zip(curve.values, shown, strict=True)
+    ]
+    return [[curve.over.replace("_", " "), *names], *body]
+
+
+def _aligned(curve: Curve[Any]) -> Iterator[list[str]]:
+    cells = _cells(curve)
+    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    for line in cells:
+        yield [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
