@@ -23,7 +23,7 @@ import numpy as np
 
 from sparsetoken import AttentionClassifier, get_loss
 from sparsetoken.estimators.heads import first_coefficients
-from sparsetoken.estimators.problem import balanced_weights
+from sparsetoken.estimators.labelled import balanced_weights
 from sparsetoken.estimators.query import first_pass, query_pass
 from sparsetoken.estimators.sequences import as_sequences
 

@@ -16,9 +16,9 @@ from sparsetoken.estimators import (
     sequences,
 )
 from sparsetoken.estimators.heads import first_coefficients
+from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.objective import Heads, JointObjective
 from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax
-from sparsetoken.estimators.problem import BinaryProblem
 from sparsetoken.estimators.query import Scaler, first_pass, pooled_sums, query_pass, spread
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.learning.features import attention_weights, features
@@ -383,7 +383,7 @@ def test_subsampled_start_ends_near_the_same_place(monkeypatch: pytest.MonkeyPat
 def test_thinning_keeps_both_classes_whatever_the_order() -> None:
     X, _, _ = equal_bags(count=60)
     labels = np.where(np.arange(60) % 3 == 0, 1.0, -1.0)  # in step with the thinning
-    problem = BinaryProblem(as_sequences(X), labels, np.full(60, 1 / 60))
+    problem = LabelledSequences(as_sequences(X), labels, np.full(60, 1 / 60))
     part = problem.thinned(3)
     assert np.sum(part.labels > 0) == 7
     assert np.sum(part.labels < 0) == 14

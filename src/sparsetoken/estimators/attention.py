@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.base import Check, Model, SequenceClassifier
 from sparsetoken.estimators.heads import FittedHeads, HeadSettings, first_coefficients, fit_heads
+from sparsetoken.estimators.labelled import LabelledSequences, balanced_weights
 from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax, segment_sums
-from sparsetoken.estimators.problem import BinaryProblem, balanced_weights
 from sparsetoken.estimators.query import Scaler, first_pass
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.features import NONLINEARITIES
@@ -111,7 +111,7 @@ class _Attending(SequenceClassifier):
         )
         scaler, firsts = first_pass(sequences, weights, coefficients)
         problems = tuple(
-            fit_heads(BinaryProblem(sequences, row, weights, first), scaler, settings, rng)
+            fit_heads(LabelledSequences(sequences, row, weights, first), scaler, settings, rng)
             for row, first in zip(labels, firsts, strict=True)
         )
         return _AttentionModel(scaler, settings.pooling, problems)

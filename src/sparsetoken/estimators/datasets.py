@@ -1,12 +1,13 @@
 """Bags of handwritten digits: a small, real multiple-instance problem that needs no download."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 from sparsetoken.arrays import Array
-from sparsetoken.validation import integer
+from sparsetoken.validation import integer, real
 
 __all__ = ["DigitBags", "digit_bags"]
 
@@ -31,12 +32,18 @@ class DigitBags:
 
 
 def digit_bags(
-    length: int, train: int = 500, test: int = 1000, *, digit: int = 9, seed: int = 0
+    length: int,
+    train: int = 500,
+    test: int = 1000,
+    *,
+    digit: int | Sequence[int] = 9,
+    positive_rate: float = 0.5,
+    seed: int = 0,
 ) -> tuple[DigitBags, DigitBags]:
     """Draw training and test bags of scikit-learn's digits.
 
-    Half of the bags are positive: they hold exactly one image of `digit`. The images are divided
-    into two halves first, one for either set, so that no test image was seen in training.
+    Positive bags hold exactly one image of `digit`. The images are divided into two halves first,
+    one for either set, so that no test image was seen in training.
 
     Parameters
     ----------
@@ -44,27 +51,34 @@ def digit_bags(
         Images in a bag.
     train, test : int
         Bags in either set.
-    digit : int, default 9
+    digit : int or several, default 9
+        What makes a bag positive; of several, any one.
+    positive_rate : float, default 0.5
+        Share of positive bags, at least one in either set.
     seed : int
     """
     length = integer("length", length, low=1)
     counts = integer("train", train, low=2), integer("test", test, low=2)
+    rate = real("positive_rate", positive_rate, low=0, high=1)
     rng = np.random.default_rng([seed, length])
     images, digits = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
     halves = np.array_split(rng.permutation(len(images)), [len(images) // 2])
     first, second = (
-        _draw(images[half], digits[half] == digit, count, length, rng)
+        _draw(images[half], np.isin(digits[half], digit), count, length, rate, rng)
         for half, count in zip(halves, counts, strict=True)
     )
     return first, second
 
 
 def _draw(
-    images: Array, wanted: Array, count: int, length: int, rng: np.random.Generator
+    images: Array, wanted: Array, count: int, length: int, rate: float, rng: np.random.Generator
 ) -> DigitBags:
     others, targets = images[~wanted], images[wanted]
+    positives = min(max(round(rate * count), 1), count - 1)
     y = rng.permutation(np.arange(count) % 2)
+    if positives != count // 2:
+        y = rng.permutation((np.arange(count) < positives).astype(int))
     X = others[rng.integers(len(others), size=(count, length))]
     positions = np.where(y == 1, rng.integers(length, size=count), -1)
     rows = np.flatnonzero(y)

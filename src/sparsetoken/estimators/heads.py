@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sparsetoken.arrays import Array
+from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.objective import Heads, JointObjective, refine_heads
 from sparsetoken.estimators.pooling import Pooling, segment_sums
-from sparsetoken.estimators.problem import BinaryProblem
 from sparsetoken.estimators.query import Scaler, pooled_sums, query_pass, spread
 from sparsetoken.estimators.sequences import Sequences
 from sparsetoken.losses import Loss
@@ -69,7 +69,7 @@ class FittedHeads:
 
 
 def fit_heads(
-    problem: BinaryProblem, scaler: Scaler, settings: HeadSettings, rng: np.random.Generator
+    problem: LabelledSequences, scaler: Scaler, settings: HeadSettings, rng: np.random.Generator
 ) -> FittedHeads:
     """Fit all heads of a binary classifier, one after another."""
     if problem.sequences.lengths.max() == 1:
@@ -82,7 +82,9 @@ def fit_heads(
     return _fit_chosen(for_query, for_readout, scaler, settings)
 
 
-def _single_token(problem: BinaryProblem, scaler: Scaler, settings: HeadSettings) -> FittedHeads:
+def _single_token(
+    problem: LabelledSequences, scaler: Scaler, settings: HeadSettings
+) -> FittedHeads:
     """With one token in every sequence all weights are one: only the readout is left to fit."""
     d = problem.sequences.dimension
     none = np.zeros((settings.heads, d))
@@ -94,8 +96,8 @@ def _single_token(problem: BinaryProblem, scaler: Scaler, settings: HeadSettings
 
 
 def _fit_chosen(
-    for_query: BinaryProblem,
-    for_readout: BinaryProblem,
+    for_query: LabelledSequences,
+    for_readout: LabelledSequences,
     scaler: Scaler,
     settings: HeadSettings,
     first_direction: Array | None = None,
@@ -124,7 +126,7 @@ def _fit_chosen(
 
 
 def two_step_direction(
-    problem: BinaryProblem, scaler: Scaler, settings: HeadSettings, heads: Heads
+    problem: LabelledSequences, scaler: Scaler, settings: HeadSettings, heads: Heads
 ) -> Array:
     """Return the next query after stages 1 to 3, scaled so that scores spread by one.
 
@@ -154,7 +156,7 @@ def first_coefficients(
 
 
 def _read_out(
-    problem: BinaryProblem, queries: Array, scaler: Scaler, settings: HeadSettings
+    problem: LabelledSequences, queries: Array, scaler: Scaler, settings: HeadSettings
 ) -> Heads:
     """Return heads with these queries and stage 4's readout on the features of all of them."""
     features = _head_features(problem.sequences, queries, scaler, settings.pooling)
@@ -163,7 +165,11 @@ def _read_out(
 
 
 def _tied_starts(
-    problem: BinaryProblem, heads: Heads, direction: Array, scaler: Scaler, settings: HeadSettings
+    problem: LabelledSequences,
+    heads: Heads,
+    direction: Array,
+    scaler: Scaler,
+    settings: HeadSettings,
 ) -> list[Heads]:
     """Return the heads with one more, whose evidence is for the class, or against it.
 
@@ -181,7 +187,7 @@ def _tied_starts(
 
 
 def _refined(
-    problem: BinaryProblem, starts: list[Heads], scaler: Scaler, settings: HeadSettings
+    problem: LabelledSequences, starts: list[Heads], scaler: Scaler, settings: HeadSettings
 ) -> tuple[Heads, int]:
     """Minimise the joint objective from the start that is best after a few steps."""
     objective = JointObjective(
@@ -229,8 +235,8 @@ def _head_features(sequences: Sequences, queries: Array, scaler: Scaler, pooling
 
 
 def _chosen(
-    for_query: BinaryProblem,
-    for_readout: BinaryProblem,
+    for_query: LabelledSequences,
+    for_readout: LabelledSequences,
     scaler: Scaler,
     settings: HeadSettings,
     rng: np.random.Generator,

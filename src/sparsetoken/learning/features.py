@@ -16,13 +16,13 @@ from sparsetoken.validation import ParameterError, choice
 __all__ = [
     "CLASSIFIERS",
     "NONLINEARITIES",
-    "as_sequences",
     "attention_features",
     "attention_weights",
     "blocks",
     "elementwise_features",
     "features",
     "pooled_features",
+    "sequence_array",
     "vectorised_features",
 ]
 
@@ -38,7 +38,7 @@ NONLINEARITIES: dict[str, Callable[[Array], Array]] = {
 BLOCK_BYTES = 32 * 2**20
 
 
-def as_sequences(X: ArrayLike, name: str = "X") -> Array:
+def sequence_array(X: ArrayLike, name: str = "X") -> Array:
     """Return X as an array of real numbers of shape (n, L, d), or say what is wrong with it."""
     sequences = np.asarray(X)
     if sequences.ndim != 3 or 0 in sequences.shape[1:]:
@@ -121,7 +121,7 @@ def features(
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
     """
     choice("classifier", classifier, CLASSIFIERS)
-    X = as_sequences(X)
+    X = sequence_array(X)
     # Integers and half precision have no room for the result.
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(float)
     if classifier == "vectorised":

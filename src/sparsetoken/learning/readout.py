@@ -19,8 +19,8 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples, gram
 from sparsetoken.learning.interior_point import minimise_hinge
-from sparsetoken.learning.newton import minimise_smooth
 from sparsetoken.learning.separability import separability
+from sparsetoken.learning.smooth_minimum import minimise_smooth
 from sparsetoken.losses import Hinge, Loss
 from sparsetoken.validation import ParameterError
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples
-from sparsetoken.learning.newton import NewtonSystem
+from sparsetoken.learning.smooth_minimum import NewtonSystem
 
 __all__ = ["Separability", "separability"]
 

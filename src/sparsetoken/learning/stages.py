@@ -13,9 +13,9 @@ from sparsetoken.arrays import Array
 from sparsetoken.learning.features import (
     CLASSIFIERS,
     NONLINEARITIES,
-    as_sequences,
     blocks,
     features,
+    sequence_array,
 )
 from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.losses import Loss, get_loss
@@ -59,7 +59,7 @@ class TrainedModel:
 
     def decision(self, X: ArrayLike) -> Array:
         """Return ⟨f(X), w⟩ + b for each sequence of X (n, L, d)."""
-        X = as_sequences(X)
+        X = sequence_array(X)
         mapping = (self.classifier, self.query, self.inverse_temperature, self.nonlinearity)
         scores = np.empty(len(X))
         for part in blocks(X):
@@ -168,7 +168,7 @@ def _float64(block: Array) -> Array:
 
 
 def _checked(data: tuple[ArrayLike, ArrayLike], name: str) -> tuple[Array, Array]:
-    X, y = as_sequences(data[0], f"X in {name}"), np.asarray(data[1], dtype=float)
+    X, y = sequence_array(data[0], f"X in {name}"), np.asarray(data[1], dtype=float)
     if len(X) == 0:
         raise ParameterError(f"samples in {name}", 0, "at least one")
     if not all(np.isfinite(X[part]).all() for part in blocks(X)):

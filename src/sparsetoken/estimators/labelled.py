@@ -10,11 +10,11 @@ from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.losses import Loss
 from sparsetoken.validation import ParameterError
 
-__all__ = ["BinaryProblem", "balanced_weights"]
+__all__ = ["LabelledSequences", "balanced_weights"]
 
 
 @dataclass(frozen=True)
-class BinaryProblem:
+class LabelledSequences:
     """Samples with labels -1 and +1 and weights of sum 1.
 
     Attributes
@@ -28,10 +28,12 @@ class BinaryProblem:
     weights: Array
     first_weights: Array | None = None
 
-    def take(self, rows: Array) -> "BinaryProblem":
+    def take(self, rows: Array) -> "LabelledSequences":
         """Return some of the samples, their weights normalised again."""
         weights = self.weights[rows]
-        return BinaryProblem(self.sequences.take(rows), self.labels[rows], weights / weights.sum())
+        return LabelledSequences(
+            self.sequences.take(rows), self.labels[rows], weights / weights.sum()
+        )
 
     @property
     def smaller_class(self) -> int:
@@ -40,7 +42,7 @@ class BinaryProblem:
 
     def split(
         self, share: float, rng: np.random.Generator
-    ) -> tuple["BinaryProblem", "BinaryProblem"]:
+    ) -> tuple["LabelledSequences", "LabelledSequences"]:
         """Return a random part with `share` of either class, and the rest."""
         first, second = [], []
         for label in (-1, 1):
@@ -57,7 +59,7 @@ class BinaryProblem:
             second.append(rows[count:])
         return self.take(np.sort(np.concatenate(first))), self.take(np.sort(np.concatenate(second)))
 
-    def thinned(self, every: int) -> "BinaryProblem":
+    def thinned(self, every: int) -> "LabelledSequences":
         """Return every so many-th sample of either class."""
         if every <= 1:
             return self
