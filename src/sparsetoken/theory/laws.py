@@ -16,15 +16,35 @@ from sparsetoken.task import Query, Task
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import draw_tokens, exponential_sums
 
-__all__ = ["FeatureLaw", "attention_law", "pooled_law", "vectorised_law"]
+__all__ = [
+    "FeatureLaw",
+    "ScoreLaw",
+    "attention_law",
+    "pooled_law",
+    "score_law",
+    "vectorised_law",
+]
 
 
 # Below this sharpness attention is close to pooling, and the mean of the tokens matters most.
 MILD_SHARPNESS = 0.2
 
 
+class _Points:
+    """Points with weights, replicate after replicate."""
+
+    weight: Array
+    replicates: int
+
+    def by_replicate(self, values: Array) -> Array:
+        """Return the weighted mean of values (n, ...) over each replicate, (replicates, ...)."""
+        weights = self.weight.reshape(self.replicates, 1, -1) * self.replicates
+        columns = values.reshape(self.replicates, weights.shape[2], -1)
+        return np.asarray((weights @ columns).reshape(self.replicates, *values.shape[1:]))
+
+
 @dataclass(frozen=True, eq=False)
-class FeatureLaw:
+class FeatureLaw(_Points):
     """Points of the law of (c_q, c_e, S, y), replicate after replicate.
 
     Attributes
@@ -49,11 +69,39 @@ class FeatureLaw:
     dimension_ratio: float = 1.0
     has_query: bool = False
 
-    def by_replicate(self, values: Array) -> Array:
-        """Return the weighted mean of values (n, ...) over each replicate, (replicates, ...)."""
-        weights = self.weight.reshape(self.replicates, 1, -1) * self.replicates
-        columns = values.reshape(self.replicates, weights.shape[2], -1)
-        return np.asarray((weights @ columns).reshape(self.replicates, *values.shape[1:]))
+
+@dataclass(frozen=True, eq=False)
+class ScoreLaw(_Points):
+    """The law of a readout's score on fresh data: s = mean + spread G given a point.
+
+    Attributes
+    ----------
+    mean, spread, label, weight : arrays of shape (n,)
+        m, Sρ, y = ±1, and weights that sum to one.
+    replicates : int
+        As in `FeatureLaw`.
+    """
+
+    mean: Array
+    spread: Array
+    label: Array
+    weight: Array
+    replicates: int = 1
+
+
+def score_law(law: FeatureLaw, weights: Array) -> ScoreLaw:
+    """Return the law of the score ⟨f, w⟩ + b of features with this law.
+
+    Parameters
+    ----------
+    weights : array of shape (4,) or (replicates, 4)
+        The readout (μ_q, μ_e, b, ν), or one for each replicate of the law.
+    """
+    rows = np.repeat(np.atleast_2d(weights), len(law.scale) // len(np.atleast_2d(weights)), axis=0)
+    along, across, bias, rest = rows.T
+    mean = along * law.along + across * law.across + bias
+    spread = law.scale * np.hypot(across, rest)
+    return ScoreLaw(mean, spread, law.label, law.weight, law.replicates)
 
 
 def pooled_law(task: Task) -> FeatureLaw:

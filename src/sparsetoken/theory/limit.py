@@ -15,7 +15,7 @@ from sparsetoken.losses import Loss
 from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.theory.interpolation import Resolution
-from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.laws import FeatureLaw, score_law
 from sparsetoken.theory.margin import (
     EXCESS_FLOOR,
     largest_capacity,
@@ -150,15 +150,8 @@ def misclassified(law: FeatureLaw, weights: Array, shift: Array | float = 0.0) -
 
     `weights` are (μ_q, μ_e, b, ν), or one such row for each replicate.
     """
-    rows = np.atleast_2d(weights)
-    # Points of one replicate are one row of this view.
-    view = (len(rows), -1)
-    along, across, bias, rest = rows.T[:, :, None]
-    centre = along * law.along.reshape(view) + across * law.across.reshape(view) + bias
-    excess = np.reshape(np.broadcast_to(shift, law.label.shape), view) - centre * law.label.reshape(
-        view
-    )
-    return np.asarray(ndtr(excess / (law.scale.reshape(view) * np.hypot(across, rest)))).ravel()
+    scores = score_law(law, weights)
+    return np.asarray(ndtr((shift - scores.label * scores.mean) / scores.spread))
 
 
 # A solver that failed may have ended where the gradient overflows.
