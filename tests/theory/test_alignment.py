@@ -58,10 +58,54 @@ def test_small_steps_anti_align_below_the_predicted_rate(
         assert align(task, training).anti_aligned == (excess < 0)
 
 
-def test_a_larger_bias_step_cures_anti_alignment() -> None:
-    task, training = Task(10, 1, 2.0, 0.1), Training(5.0, 1.0, bias_step=0.01)
-    assert align(task, training).anti_aligned
-    assert not align(task, training.replace(bias_step=10.0)).anti_aligned
+# Each setting anti-aligns for another reason; the last by two steps that are too large together.
+@pytest.mark.parametrize(
+    ("task", "training", "cause", "step"),
+    [
+        (Task(10, 1, 2.0, 0.1), Training(5.0, 1.0, bias_step=0.01), "rare", "bias_step above"),
+        (Task(10, 1, 2.0, 0.7), Training(20.0, 1.0, bias_step=10.0), "bias step", "bias_step below"),
+        (Task(10, 1, 2.0, 0.5), Training(5.0, 1.0, readout_step=1e4), "readout", "readout_step below"),
+        (Task(10, 3, 2.0, 0.5), Training(0.5, 1.0, "square", readout_step=300.0), "readout", "readout_step below"),
+        (Task(10, 1, 2.0, 0.52), Training(5.0, 1.0, readout_step=1e4, bias_step=60.0), "readout step are", "together"),
+    ],
+)  # fmt: skip
+def test_anti_alignment_says_its_cause_and_a_cure_that_works(
+    task: Task, training: Training, cause: str, step: str
+) -> None:
+    found = align(task, training)
+    assert found.anti_aligned
+    assert found.cause is not None
+    assert found.cure is not None
+    assert cause in found.cause
+    assert step in found.cure
+    if step == "together":
+        assert not align(task, training.replace(readout_step=0.5, bias_step=0.5)).anti_aligned
+        return
+    for cure in found.cure.split(", or "):
+        name, word, value = cure.split()
+        beyond, short = (1.02, 0.98) if word == "above" else (0.98, 1.02)
+        cured, still = (
+            align(task, training.replace(**{name: factor * float(value)}))
+            for factor in (beyond, short)
+        )
+        assert not cured.anti_aligned
+        assert cured.cause is None
+        assert cured.cure is None
+        assert still.anti_aligned
+
+
+def test_the_bias_step_cures_rare_positives_harms_frequent_ones_and_nothing_else() -> None:
+    training = Training(20.0, 1.0, bias_step=0.0)
+
+    def cosines(rate: float) -> list[float]:
+        task = Task(10, 1, 2.0, rate)
+        return [align(task, training.replace(bias_step=step)).alignment for step in (0.0, 10.0)]
+
+    rare, even, frequent = cosines(0.1), cosines(0.5), cosines(0.7)
+    assert rare[0] < 0 < rare[1]
+    assert even[0] == even[1]
+    assert frequent[0] > 0.9
+    assert frequent[1] < -0.8
 
 
 def test_only_products_with_the_temperature_enter() -> None:

@@ -54,14 +54,15 @@ Words in the table, of the trained readout:
 _ALIGN_WORDS = """\b
 Words in the table:
   rate constant  C in |alignment| = 1 - C/alpha0, for large alpha0
-  anti aligned   whether the query points away from the signal; a larger --bias-step cures it
+  anti aligned   whether the query points away from the signal; cause and cure then say why, and
+                 which step turns it: a larger --bias-step helps only if positives are rare
 """
 _CAPACITY_WORDS = """\b
 Words in the table:
   alpha  samples per dimension (n1/d) up to which the classes can be separated without error
 """
 # Left out of the table of a curve, for room.
-_NOT_IN_CURVES = (*_ORDER_PARAMETERS, "status")
+_NOT_IN_CURVES = (*_ORDER_PARAMETERS, "status", "cause", "cure")
 
 
 def prediction_record(prediction: Any) -> Record:
@@ -133,7 +134,7 @@ def align(**options: Any) -> None:
 
     def evaluate(task: Task, training: Training) -> Record:
         found = asdict(align_once(task, training))
-        return {name: (value, None) for name, value in found.items()}
+        return {name: (value, None) for name, value in found.items() if value is not None}
 
     settings = (read_task(options), read_training(options))
     shown = ("alignment", "readout_cosine")

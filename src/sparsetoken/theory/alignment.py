@@ -1,5 +1,6 @@
 """The query after two gradient steps, in the limit of high dimension (docs/theory.md, section 4)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,10 +9,14 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.numerics.quadrature import normal_panels
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["Alignment", "align"]
+__all__ = ["Alignment", "align", "learnt_query"]
+
+# Steps that are tried as cures: from so small that they change nothing to absurdly large.
+_STEPS = np.geomspace(1e-6, 1e6, 37)
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,11 @@ class Alignment(Record):
     rate_constant : float
         C in abs(alignment) = 1 - C/α0 + o(1/α0); infinite without a signal.
     anti_aligned : bool
-        Whether the query points away from the signal. A larger bias step cures it.
+        Whether the query points away from the signal.
+    cause : str or None
+        Why it does: positives too rare for so weak a signal, or a step that is too large.
+    cure : str or None
+        Which steps turn it round, each on its own, and from where on.
     """
 
     alignment: float
@@ -40,6 +49,8 @@ class Alignment(Record):
     readout_cosine: float
     rate_constant: float
     anti_aligned: bool
+    cause: str | None = None
+    cure: str | None = None
 
     @property
     def query(self) -> Query:
@@ -47,30 +58,86 @@ class Alignment(Record):
         return Query(self.alignment, self.sharpness)
 
 
+@one_thread
 def align(task: Task, training: Training) -> Alignment:
-    """Predict the query after stages 1 to 3."""
+    """Predict the query after stages 1 to 3.
+
+    Where the query points away from the signal, `cause` and `cure` say why and what to change. No
+    rule of thumb holds: for π < 1/2 a larger bias step cures it, for π > 1/2 it causes it, at
+    π = 1/2 the bias step does nothing, and too large a readout step anti-aligns at any π.
+    """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
     step = _QueryStep(task, training, 1 / training.alpha0)
-    projection = step.pull + step.push * step.readout_signal
-    square = (
-        step.pull**2
-        + 2 * step.pull * step.push * step.readout_signal
-        + step.push**2 * step.readout_square
-        + step.noise_square / training.alpha0
-    )
-    rate = -training.query_step * training.inverse_temperature / task.length
-    norm = float(abs(rate) * np.sqrt(square))
-    # Adding 0 turns a -0 into 0.
-    cosine = float(np.sign(rate) * projection / np.sqrt(square)) + 0.0 if square > 0 else 0.0
+    cosine, norm = step.cosine, step.query_norm
+    turned = cosine < 0
     return Alignment(
-        alignment=float(np.clip(cosine, -1, 1)),
+        alignment=cosine,
         query_norm=norm,
         sharpness=training.inverse_temperature * norm,
         readout_cosine=float(step.readout_signal / np.sqrt(step.readout_square)),
         rate_constant=_rate_constant(task, training),
-        anti_aligned=cosine < 0,
+        anti_aligned=turned,
+        cause=_cause(task, training) if turned else None,
+        cure=_cure(task, training) if turned else None,
     )
+
+
+def learnt_query(task: Task, training: Training) -> Query:
+    """Return the query after stages 1 to 3, without asking why it is as it is."""
+    step = _QueryStep(task, training, 1 / training.alpha0)
+    return Query(step.cosine, training.inverse_temperature * step.query_norm)
+
+
+def _turned(task: Task, training: Training, **steps: float) -> bool:
+    """Return whether the query points away from the signal with other steps."""
+    changed = training.replace(**steps)
+    return _QueryStep(task, changed, 1 / training.alpha0).cosine < 0
+
+
+def _cause(task: Task, training: Training) -> str:
+    """Say why the query points away from the signal: what would have to be otherwise."""
+    least = float(_STEPS[0])
+    if _turned(task, training, readout_step=least, bias_step=0.0):
+        return "positives are too rare for so weak a signal"
+    if not _turned(task, training, bias_step=0.0):
+        return "the bias step is too large where positives are frequent"
+    if not _turned(task, training, readout_step=least):
+        return "the readout step is too large"
+    return "the bias step and the readout step are too large"
+
+
+def _cure(task: Task, training: Training) -> str:
+    """Say which steps turn the query to the signal, with the value where it turns."""
+    cures = list(_single_cures(task, training))
+    if cures:
+        return ", or ".join(cures)
+    if not _turned(task, training, readout_step=float(_STEPS[0]), bias_step=0.0):
+        return "smaller readout_step and bias_step together"
+    return "none by one step alone: more frequent positives or a stronger signal"
+
+
+def _single_cures(task: Task, training: Training) -> Iterator[str]:
+    for name, word in (("bias_step", "above"), ("bias_step", "below"), ("readout_step", "below")):
+        bad = getattr(training, name)
+        index = int(np.searchsorted(_STEPS, bad))
+        tried = _STEPS[index:] if word == "above" else _STEPS[:index][::-1]
+        for good in map(float, tried):
+            if not _turned(task, training, **{name: good}):
+                yield f"{name} {word} {_turning_step(task, training, name, bad, good):.3g}"
+                break
+            bad = good
+
+
+def _turning_step(task: Task, training: Training, name: str, bad: float, good: float) -> float:
+    """Return the step between a bad and a good one at which the query turns, by bisection."""
+    for _ in range(20):
+        middle = float(np.sqrt(bad * good))
+        if _turned(task, training, **{name: middle}):
+            bad = middle
+        else:
+            good = middle
+    return good
 
 
 class _QueryStep:
@@ -112,6 +179,32 @@ class _QueryStep:
         )
         self.noise_square = self.signal_noise + self.readout_square * (length - 1) * self.square
         self.gain = gain
+        self._step = training.query_step * training.inverse_temperature / length
+        self._inverse_ratio = inverse_ratio
+
+    @property
+    def _square(self) -> float:
+        """The square norm of the query, over that of its step."""
+        return float(
+            self.pull**2
+            + 2 * self.pull * self.push * self.readout_signal
+            + self.push**2 * self.readout_square
+            + self.noise_square * self._inverse_ratio
+        )
+
+    @property
+    def query_norm(self) -> float:
+        """‖q‖."""
+        return float(self._step * np.sqrt(self._square))
+
+    @property
+    def cosine(self) -> float:
+        """The cosine of the query with the signal; 0 for a query of length 0."""
+        if not self._square > 0:
+            return 0.0
+        projection = self.pull + self.push * self.readout_signal
+        # The query moves against the gradient. Adding 0 turns a -0 into 0.
+        return float(np.clip(-projection / np.sqrt(self._square), -1, 1)) + 0.0
 
 
 def _slope_moments(loss: Loss, mean: float, noise: float) -> tuple[float, float]:

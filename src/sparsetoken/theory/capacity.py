@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.margin import EXCESS_FLOOR, largest_capacity, least_excess
@@ -37,6 +38,7 @@ class Capacity(Record):
     solution: Solution
 
 
+@one_thread
 def capacity(
     task: Task,
     query: Query | None = None,
@@ -44,6 +46,8 @@ def capacity(
     classifier: str = "attention",
 ) -> Capacity:
     """Predict the capacity of a classifier on a task, 1/α* = min E[(√(1+μ_e²) G - y m/S)₊²].
+
+    The formula is Conjecture 1 of the source, checked by simulation, not proved.
 
     Parameters
     ----------

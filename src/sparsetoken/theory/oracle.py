@@ -8,6 +8,7 @@ from scipy import optimize
 from scipy.special import expit, ndtr
 
 from sparsetoken import validation
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Task
 from sparsetoken.theory.replicates import replicate_error
@@ -63,6 +64,7 @@ class RequiredStrength(Record):
     sharpness: float | None
 
 
+@one_thread
 def oracle(
     task: Task,
     classifier: str = "attention",
@@ -184,6 +186,7 @@ def _best_threshold(scores: Scores, rate: float) -> tuple[float, float]:
     return float(errors[best]), float(threshold)
 
 
+@one_thread
 def required_strength(
     task: Task, error: float, classifier: str = "attention", nonlinearity: str = "sigmoid"
 ) -> RequiredStrength:

@@ -10,9 +10,10 @@ from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
-from sparsetoken.theory.alignment import align
+from sparsetoken.theory.alignment import learnt_query
 from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.replicates import replicate_error
@@ -102,6 +103,7 @@ class Prediction(Record):
     solution: Solution
 
 
+@one_thread
 def predict(
     task: Task,
     training: Training,
@@ -120,6 +122,7 @@ def predict(
         A given query instead of the one that `align` predicts; for attention.
     at : Task, optional
         Test on this task instead: sequences of another length, sparsity, strength or rate.
+        The direction of the signal stays the same.
     tolerance : float
         Wanted numerical error of the test error. If it cannot be reached, the uncertainty and the
         status say so.
@@ -127,6 +130,7 @@ def predict(
     return _Path(classifier, query, at, tolerance).predict(task, training)
 
 
+@one_thread
 def curve(
     task: Task,
     training: Training,
@@ -194,7 +198,7 @@ def chosen_query(
         return query
     if training is None:
         raise ParameterError("query", None, "a Query, or a Training to learn it with")
-    return align(task, training).query
+    return learnt_query(task, training)
 
 
 class _Path:
