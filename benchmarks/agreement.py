@@ -208,7 +208,7 @@ def _trial_study(
     theory = predict(
         setting.task,
         setting.training,
-        setting.classifier,
+        classifier=setting.classifier,
         query=setting.query,
         at=setting.at,
     )
@@ -233,9 +233,9 @@ def _trial_study(
             record = run_trial(
                 setting.task,
                 setting.training,
-                dimension,
-                trial,
-                setting.classifier,
+                dimension=dimension,
+                trial=trial,
+                classifier=setting.classifier,
                 query=setting.query,
                 at=setting.at,
                 seed=seed,

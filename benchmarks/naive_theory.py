@@ -156,7 +156,7 @@ def normal_cdf(x: float) -> float:
 
 def agree(task: Task, training: Training, solver: str = "root") -> float:
     """Return the largest difference between the two predictions; raise if it is too large."""
-    naive, own = naive_predict(task, training, solver), predict(task, training, "pooled")
+    naive, own = naive_predict(task, training, solver), predict(task, training, classifier="pooled")
     names = ("test_error", "train_loss", "train_error")
     difference = max(abs(getattr(naive, name) - getattr(own, name)) for name in names)
     if difference > AGREEMENT:

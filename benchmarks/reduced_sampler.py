@@ -63,9 +63,11 @@ def times() -> None:
 
 def trial_time(task: Task, training: Training) -> float:
     """Return the mean over trials, since some take more steps, of the best time of each."""
-    run_trial(task, training, 10, 0)  # what is cached once is not counted
+    run_trial(task, training, dimension=10, trial=0)  # what is cached once is not counted
     return fmean(
-        best_time(lambda number=number: run_trial(task, training, DIMENSION, number), 3)
+        best_time(
+            lambda number=number: run_trial(task, training, dimension=DIMENSION, trial=number), 3
+        )
         for number in range(TRIALS)
     )
 
@@ -86,7 +88,7 @@ def memory() -> None:
 def peak_memory(task: Task, training: Training) -> float:
     """Return the peak of a trial over the memory of an n1 × d matrix."""
     tracemalloc.start()
-    run_trial(task, training, DIMENSION, 0)
+    run_trial(task, training, dimension=DIMENSION, trial=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / (8 * round(training.alpha1 * DIMENSION) * DIMENSION)

@@ -156,7 +156,9 @@ def check_settings(numbers: range, tolerance: float) -> list[Record]:
         if number % 5 == 0:
             held = capacities.call(
                 f"[{number}] {setting}",
-                lambda s=setting: capacity(s.task, s.query, s.training, s.classifier),
+                lambda s=setting: capacity(
+                    s.task, query=s.query, training=s.training, classifier=s.classifier
+                ),
                 capacity_faults,
             )
             if held is not None:
@@ -166,7 +168,11 @@ def check_settings(numbers: range, tolerance: float) -> list[Record]:
 
 def predict_setting(setting: Setting, tolerance: float) -> Prediction:
     return predict(
-        setting.task, setting.training, setting.classifier, setting.query, tolerance=tolerance
+        setting.task,
+        setting.training,
+        classifier=setting.classifier,
+        query=setting.query,
+        tolerance=tolerance,
     )
 
 

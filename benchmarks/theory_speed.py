@@ -78,14 +78,16 @@ def seconds(function: Callable[[], object], repeats: int, keep: bool = False) ->
 def learning_curve(
     task: Task, classifier: str = "attention", query: Query | None = None
 ) -> list[Prediction]:
-    return curve(task, TRAINING, "alpha1", ALPHAS, classifier, query)
+    return curve(task, TRAINING, over="alpha1", values=ALPHAS, classifier=classifier, query=query)
 
 
 def oracles() -> list[Row]:
     """Time the oracles first: the peak memory is that of the whole process so far."""
     rows = []
     for classifier in ("attention", "bayes", "elementwise"):
-        spent = seconds(lambda classifier=classifier: oracle(LONG, classifier), repeats=1)
+        spent = seconds(
+            lambda classifier=classifier: oracle(LONG, classifier=classifier), repeats=1
+        )
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         rows.append(Row(f"oracle, {classifier}, L = 10^6", spent, "s", 10))
         rows.append(Row(f"oracle, {classifier}, L = 10^6: peak memory", memory, "GB", 1))
@@ -131,7 +133,7 @@ def reuse(repeats: int) -> list[Row]:
 
 
 def against_naive(repeats: int) -> list[Row]:
-    own = seconds(lambda: predict(TASK, TRAINING, "pooled"), 20 * repeats)
+    own = seconds(lambda: predict(TASK, TRAINING, classifier="pooled"), 20 * repeats)
     path = seconds(lambda: learning_curve(TASK, "pooled"), repeats) / len(ALPHAS)
     rows = [
         Row("pooled predict", own * 1e3, "ms"),

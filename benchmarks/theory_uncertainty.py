@@ -51,7 +51,13 @@ def law_of_size(log2_points: int, seed: int = 0) -> Iterator[None]:
 
 
 def predicted(setting: Setting) -> Prediction:
-    return predict(setting.task, setting.training, setting.classifier, setting.query, at=setting.at)
+    return predict(
+        setting.task,
+        setting.training,
+        classifier=setting.classifier,
+        query=setting.query,
+        at=setting.at,
+    )
 
 
 def compare(setting: Setting, finer: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -13,7 +13,16 @@ from typing import Any, Generic, TypeVar, overload
 
 from sparsetoken.validation import ParameterError
 
-__all__ = ["UNCERTAINTY", "Curve", "Record", "measured", "to_frame", "with_error"]
+__all__ = [
+    "UNCERTAINTY",
+    "Curve",
+    "Record",
+    "measured",
+    "shown",
+    "table_cells",
+    "to_frame",
+    "with_error",
+]
 
 UNCERTAINTY = "_uncertainty"
 
@@ -55,16 +64,16 @@ class Record:
         return to_frame([self.to_dict()])
 
     def __str__(self) -> str:
-        shown = _shown(self.to_dict())
-        width = max(len(name) for name in shown)
-        lines = [f"  {name:{width}}  {text}" for name, text in shown.items()]
+        texts = shown(self.to_dict())
+        width = max(len(name) for name in texts)
+        lines = [f"  {name:{width}}  {text}" for name, text in texts.items()]
         return "\n".join([type(self).__name__, *lines])
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(text)}</td>"
             "</tr>"
-            for name, text in _shown(self.to_dict()).items()
+            for name, text in shown(self.to_dict()).items()
         )
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
@@ -126,18 +135,22 @@ class Curve(Sequence[_R], Generic[_R]):
         return to_frame(self.to_rows())
 
     def plot(
-        self, quantity: str = "test_error", *, axes: Any = None, logarithmic: bool = False
+        self,
+        quantity: str = "test_error",
+        *,
+        axes: Any = None,
+        look: str = "",
+        logarithmic: bool = False,
     ) -> Any:
         """Draw a quantity with its error band against the varied field; return the axes."""
-        from sparsetoken.plotting import LOOKS, describe, draw_band, named, new_figure
+        from sparsetoken.plotting import describe, draw_band, look_of, named, new_figure
 
         if axes is None:
             figure, (axes,) = new_figure()
             figure.suptitle(describe(self.settings), fontsize=6, wrap=True)
         entries = [measured(row)[quantity] for row in self.to_rows()]
-        look = LOOKS.get(self.settings.get("classifier", ""), LOOKS["bayes"])
         heights, bars = zip(*((value, bar or 0.0) for value, bar in entries), strict=True)
-        draw_band(axes, self.values, heights, bars, look)
+        draw_band(axes, self.values, heights, bars, look_of(look or self.settings["classifier"]))
         axes.set_xlabel(named(self.over))
         axes.set_ylabel(named(quantity))
         if logarithmic:
@@ -150,10 +163,15 @@ class Curve(Sequence[_R], Generic[_R]):
         return f"<Curve of {len(self)} {kind} over {self.over}{span}>"
 
     def __str__(self) -> str:
-        return "\n".join("  ".join(line) for line in _aligned(self))
+        cells = table_cells(self.over, self.to_rows())
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in cells
+        )
 
     def _repr_html_(self) -> str:
-        head, *body = _cells(self)
+        head, *body = table_cells(self.over, self.to_rows())
         rows = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
         rows += ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in body]
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
@@ -220,7 +238,7 @@ def _interleaved(flat: Mapping[str, Any], bars: Mapping[str, Any]) -> Iterator[t
             yield name + UNCERTAINTY, bars[name]
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, str]:
+def shown(row: Mapping[str, Any]) -> dict[str, str]:
     """Return what a person wants to read of a flat record, as text by name."""
     quiet = (*_QUIET, "message") if row.get("status") == "converged" else _QUIET
     return {
@@ -230,18 +248,12 @@ def _shown(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _cells(curve: Curve[Any]) -> list[list[str]]:
-    shown = [_shown(record.to_dict()) for record in curve]
-    names = list(dict.fromkeys(name for row in shown for name in row))
+def table_cells(over: str, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the cells of a table of flat records: its head, then a line for each record."""
+    texts = [shown({name: value for name, value in row.items() if name != over}) for row in rows]
+    names = list(dict.fromkeys(name for text in texts for name in text))
     body = [
-        [f"{value:.5g}", *(row.get(name, "-") for name in names)]
-        for value, row in zip(curve.values, shown, strict=True)
+        [f"{row[over]:.5g}", *(text.get(name, "-") for name in names)]
+        for row, text in zip(rows, texts, strict=True)
     ]
-    return [[curve.over.replace("_", " "), *names], *body]
-
-
-def _aligned(curve: Curve[Any]) -> Iterator[list[str]]:
-    cells = _cells(curve)
-    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    for line in cells:
-        yield [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+    return [[over.replace("_", " "), *names], *body]

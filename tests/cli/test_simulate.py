@@ -30,12 +30,13 @@ def test_json_holds_the_trials_and_their_z_scores():
     record = json.loads(result.stdout)
     task = Task(10, 1, 5.0)
     training = Training(4.0, 4.0, ridge=0.01, query_step=20.0)
-    same = simulate(task, training, 30, 4, at=task.replace(length=20), seed=3)
+    same = simulate(task, training, dimension=30, trials=4, at=task.replace(length=20), seed=3)
     assert [t["test_error"] for t in record["trials"]] == [t.test_error for t in same.trials]
     assert record["interrupted"] is False
-    shown = record["summary"]["test_error"]
-    error = math.hypot(shown["standard_error"], shown["theory_uncertainty"] / 3)
-    assert shown["z"] == pytest.approx((shown["mean"] - shown["theory"]) / error)
+    row, bar = record["result"], record["theory_uncertainty"]["test_error"]
+    error = math.hypot(row["test_error_uncertainty"], bar / 3)
+    difference = row["test_error"] - record["theory"]["test_error"]
+    assert record["z"]["test_error"] == pytest.approx(difference / error)
     assert record["settings"]["at"]["length"] == 20
 
 
@@ -46,7 +47,13 @@ def test_csv_has_a_row_for_every_trial(tmp_path):
     assert f"Wrote {path}" in result.stderr
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert [int(row["trial"]) for row in rows] == [0, 1, 2, 3]
-    expected = run_trial(Task(10, 1, 5.0), Training(4.0, 4.0, query_step=20.0), 30, 2, "pooled")
+    expected = run_trial(
+        Task(10, 1, 5.0),
+        Training(4.0, 4.0, query_step=20.0),
+        dimension=30,
+        trial=2,
+        classifier="pooled",
+    )
     assert float(rows[2]["train_loss"]) == expected.train_loss
 
 
@@ -102,7 +109,7 @@ def test_too_little_memory_for_whole_sequences_points_to_the_other_sampler(monke
 
 def test_an_interrupt_shows_what_has_finished(monkeypatch):
     def interrupted(*arguments, **options):
-        if arguments[3] == 2:
+        if options["trial"] == 2:
             raise KeyboardInterrupt
         return run_trial(*arguments, **options)
 

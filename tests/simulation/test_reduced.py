@@ -128,7 +128,7 @@ def test_a_loss_that_is_flat_at_0_learns_no_query():
     query = reduced_query(TASK, training, 20, 10, np.random.default_rng(0))
     assert (query.alignment, query.norm) == (0.0, 0.0)
     for sampler in ("reduced", "plain"):
-        trial = run_trial(TASK, training, 10, 0, sampler=sampler)
+        trial = run_trial(TASK, training, dimension=10, trial=0, sampler=sampler)
         assert trial.sharpness == 0
 
 
@@ -137,12 +137,13 @@ def test_a_loss_that_is_flat_at_0_learns_no_query():
 def test_memory_stays_within_one_and_a_half_feature_matrices(loss, ratio, ridge):
     dimension = 400
     training = Training(4.0, ratio, loss=loss, ridge=ridge)
-    run = (TASK, training, dimension)
     query = Query(0.8, 1.0)
-    run_trial(TASK, training, 10, 0, query=query)  # what is imported and cached once is not counted
+    run_trial(
+        TASK, training, dimension=10, trial=0, query=query
+    )  # what is imported and cached once is not counted
     tracemalloc.start()
     try:
-        run_trial(*run, 0, query=query)
+        run_trial(TASK, training, dimension=dimension, trial=0, query=query)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -53,7 +53,15 @@ LEVEL = 1e-3 / (len(SETTINGS) * len(QUANTITIES))
 def pair(name, trials=TRIALS):
     task, training, dimension, options = SETTINGS[name]
     return [
-        simulate(task, training, dimension, trials, sampler=sampler, fresh_test=40, **options)
+        simulate(
+            task,
+            training,
+            dimension=dimension,
+            trials=trials,
+            sampler=sampler,
+            fresh_test=40,
+            **options,
+        )
         for sampler in ("plain", "reduced")
     ]
 
@@ -79,8 +87,10 @@ def test_the_comparison_sees_a_small_difference():
     # The same test must reject when the law is changed a little, else it shows nothing.
     task, training, dimension, options = SETTINGS["d=20"]
     other = task.replace(strength=1.25 * task.strength)
-    plain = simulate(task, training, dimension, TRIALS, sampler="plain", **options)
-    changed = simulate(other, training, dimension, TRIALS, sampler="reduced", **options)
+    plain = simulate(task, training, dimension=dimension, trials=TRIALS, sampler="plain", **options)
+    changed = simulate(
+        other, training, dimension=dimension, trials=TRIALS, sampler="reduced", **options
+    )
     verdict = ks_2samp(plain.values("test_error"), changed.values("test_error"), method="asymp")
     assert verdict.pvalue < LEVEL
 

@@ -11,7 +11,7 @@ from sparsetoken.theory.margin import Hinged, WidestMargin, least_excess
 @pytest.mark.parametrize("classifier", ["pooled", "attention"])
 def test_pure_noise_has_capacity_two(classifier: str) -> None:
     query = Query(0.5, 1.0) if classifier == "attention" else None
-    found = capacity(Task(10, 1, 0.0), query, classifier=classifier)
+    found = capacity(Task(10, 1, 0.0), query=query, classifier=classifier)
     assert found.alpha == pytest.approx(2, abs=1e-6)
     assert found.solution.converged
 
@@ -41,7 +41,7 @@ def test_pooled_capacity_against_direct_minimisation() -> None:
 
 def test_usual_order_of_capacities() -> None:
     task = Task(10, 1, 5.0)
-    attention = capacity(task, Query(0.8, 1.0))
+    attention = capacity(task, query=Query(0.8, 1.0))
     pooled, vectorised = (capacity(task, classifier=name) for name in ("pooled", "vectorised"))
     assert vectorised.alpha > attention.alpha + attention.uncertainty
     assert attention.alpha - attention.uncertainty > pooled.alpha
@@ -49,7 +49,7 @@ def test_usual_order_of_capacities() -> None:
 
 def test_a_useless_query_is_no_better_than_pooling() -> None:
     task = Task(10, 1, 5.0)
-    flat = capacity(task, Query(0.3, 0.0))
+    flat = capacity(task, query=Query(0.3, 0.0))
     assert flat.alpha == pytest.approx(capacity(task, classifier="pooled").alpha, rel=1e-3)
 
 
@@ -57,11 +57,11 @@ def test_query_is_learnt_if_not_given() -> None:
     task, training = Task(10, 1, 5.0), Training(4.0, 1.0, query_step=20.0)
     found = capacity(task, training=training)
     assert found.query == align(task, training).query
-    assert found.alpha == capacity(task, found.query).alpha
+    assert found.alpha == capacity(task, query=found.query).alpha
     with pytest.raises(ParameterError, match="query = None"):
         capacity(task)
     with pytest.raises(ParameterError, match="pooled"):
-        capacity(task, Query(1.0, 1.0), classifier="pooled")
+        capacity(task, query=Query(1.0, 1.0), classifier="pooled")
 
 
 def test_margin_vanishes_at_capacity() -> None:
@@ -69,7 +69,9 @@ def test_margin_vanishes_at_capacity() -> None:
     threshold = capacity(task, classifier="pooled").alpha
 
     def at(ratio: float):
-        return predict(task, Training(1.0, ratio * threshold, ridge=0.0, loss="hinge"), "pooled")
+        return predict(
+            task, Training(1.0, ratio * threshold, ridge=0.0, loss="hinge"), classifier="pooled"
+        )
 
     assert at(0.99).margin == pytest.approx(0, abs=2e-3)
     assert at(0.99).margin > at(0.999).margin > 0
@@ -81,7 +83,7 @@ def test_margin_vanishes_at_capacity() -> None:
 
 
 def test_perfectly_separable_data_have_no_finite_capacity() -> None:
-    found = capacity(Task(10, 1, 20.0), Query(1.0, 5.0))
+    found = capacity(Task(10, 1, 20.0), query=Query(1.0, 5.0))
     assert found.alpha == np.inf
     assert "beyond" in found.solution.message
 

@@ -30,14 +30,14 @@ def empirical_error(
 
 def test_linear_classifiers_in_closed_form() -> None:
     task = Task(16, 2, 3.0, 0.3)
-    found = oracle(task, "pooled")
+    found = oracle(task, classifier="pooled")
     separation = 3 * 2 / 4
     grid = np.linspace(-5, 8, 200001)
     errors = 0.3 * norm.cdf(grid - separation) + 0.7 * norm.sf(grid)
     assert found.error == pytest.approx(errors.min(), abs=1e-9)
     assert found.threshold == pytest.approx(grid[errors.argmin()], abs=1e-3)
-    assert oracle(task, "vectorised") == found
-    nothing = oracle(task.replace(strength=0.0), "pooled")
+    assert oracle(task, classifier="vectorised") == found
+    nothing = oracle(task.replace(strength=0.0), classifier="pooled")
     assert nothing.error == 0.3
 
 
@@ -91,9 +91,9 @@ def test_likelihood_ratio_is_the_mean_over_subsets() -> None:
 
 @pytest.mark.parametrize("task", [Task(10, 1, 3.0, 0.5), Task(12, 4, 1.5, 0.3), Task(1000, 1, 4.0)])
 def test_nothing_beats_the_bayes_floor(task: Task) -> None:
-    floor = oracle(task, "bayes")
-    others = [oracle(task), oracle(task, "pooled")]
-    others += [oracle(task, "elementwise", name) for name in NONLINEARITIES]
+    floor = oracle(task, classifier="bayes")
+    others = [oracle(task), oracle(task, classifier="pooled")]
+    others += [oracle(task, classifier="elementwise", nonlinearity=name) for name in NONLINEARITIES]
     for other in others:
         assert other.error >= floor.error - other.uncertainty - floor.uncertainty
 
@@ -101,7 +101,9 @@ def test_nothing_beats_the_bayes_floor(task: Task) -> None:
 def test_sharpness_zero_is_pooling_and_large_is_the_maximum() -> None:
     task = Task(10, 1, 3.0)
     flat = oracle(task, sharpness=0.0)
-    assert flat.error == pytest.approx(oracle(task, "pooled").error, abs=flat.uncertainty + 1e-3)
+    assert flat.error == pytest.approx(
+        oracle(task, classifier="pooled").error, abs=flat.uncertainty + 1e-3
+    )
     scores = attention_scores(task, 1e4, 8)
     positive, _ = draw(task, 4000, seed=4)
     assert scores.positive.mean() == pytest.approx(positive.max(axis=1).mean(), abs=0.08)
@@ -111,14 +113,14 @@ def test_a_million_tokens() -> None:
     """θ = 1.6 √(2 log L): attention nearly certain, pooling blind."""
     task = Task(10**6, 1, 1.6 * np.sqrt(2 * np.log(1e6)))
     assert oracle(task).error < 0.01
-    assert oracle(task, "pooled").error > 0.49
+    assert oracle(task, classifier="pooled").error > 0.49
 
 
 @pytest.mark.parametrize("classifier", ["pooled", "bayes"])
 def test_required_strength_inverts_the_oracle(classifier: str) -> None:
     task = Task(50, 1, 1.0, 0.4)
-    needed = required_strength(task, 0.08, classifier)
-    found = oracle(task.replace(strength=needed.strength), classifier)
+    needed = required_strength(task, error=0.08, classifier=classifier)
+    found = oracle(task.replace(strength=needed.strength), classifier=classifier)
     assert found.error == pytest.approx(0.08, abs=1e-3)
     assert needed.uncertainty < 0.01
 
@@ -127,25 +129,25 @@ def test_required_strength_inverts_the_oracle(classifier: str) -> None:
 def test_attention_needs_little_more_than_the_bayes_floor(length: int) -> None:
     # At length 300 the best sharpness jumps from that of pooling to that of picking one token.
     task = Task(length, 1, 1.0, 0.5)
-    needed = required_strength(task, 0.05, "attention")
-    floor = required_strength(task, 0.05, "bayes")
+    needed = required_strength(task, error=0.05, classifier="attention")
+    floor = required_strength(task, error=0.05, classifier="bayes")
     assert 0.98 < needed.strength / floor.strength < 1.05
-    reached = oracle(task.replace(strength=needed.strength), "attention")
+    reached = oracle(task.replace(strength=needed.strength), classifier="attention")
     assert reached.error == pytest.approx(0.05, abs=0.003)
 
 
 def test_bad_input_is_named() -> None:
     task = Task(10, 1, 3.0, 0.2)
     with pytest.raises(ParameterError, match="classifier = 'magic'"):
-        oracle(task, "magic")
+        oracle(task, classifier="magic")
     with pytest.raises(ParameterError, match="nonlinearity = 'relu'"):
-        oracle(task, "elementwise", "relu")
+        oracle(task, classifier="elementwise", nonlinearity="relu")
     with pytest.raises(ParameterError, match="sharpness = -1"):
         oracle(task, sharpness=-1)
     with pytest.raises(ParameterError, match=r"error = 0\.2 .*\(0, 0\.2\)"):
-        required_strength(task, 0.2)
+        required_strength(task, error=0.2)
     with pytest.raises(ParameterError, match="length = 100000"):
-        oracle(Task(100000, 2, 3.0), "bayes")
+        oracle(Task(100000, 2, 3.0), classifier="bayes")
 
 
 def test_equal_counts_of_all_replicates_are_no_proof_of_an_exact_error() -> None:

@@ -71,7 +71,7 @@ def test_square_loss_against_its_algebra(alpha: float, ridge: float, rate: float
         Training(1.0, alpha, loss="square", ridge=ridge),
     )
     for classifier, law in (("pooled", pooled_law(task)), ("vectorised", vectorised_law(task))):
-        found = predict(task, training, classifier)
+        found = predict(task, training, classifier=classifier)
         error, loss = square_algebra(law, alpha, ridge)
         assert found.test_error == pytest.approx(error, abs=1e-7)
         assert found.train_loss == pytest.approx(loss, rel=1e-6, abs=1e-9)
@@ -88,8 +88,10 @@ def test_no_ridge_is_the_limit_of_a_small_one(name: str, classifier: str, alpha:
     query = QUERY if classifier == "attention" else None
     # Pooled data at α = 3 are just inseparable, attention's are separable.
     training = Training(1.0, alpha, loss=name, ridge=0.0)
-    limit = predict(TASK, training, classifier, query, tolerance=1.0)
-    near = predict(TASK, training.replace(ridge=1e-8), classifier, query, tolerance=1.0)
+    limit = predict(TASK, training, classifier=classifier, query=query, tolerance=1.0)
+    near = predict(
+        TASK, training.replace(ridge=1e-8), classifier=classifier, query=query, tolerance=1.0
+    )
     # The logistic loss approaches the maximum margin only logarithmically.
     slow = name == "logistic" and limit.margin is not None
     assert limit.test_error == pytest.approx(near.test_error, abs=1e-2 if slow else 2e-4)
@@ -100,7 +102,7 @@ def test_no_ridge_is_the_limit_of_a_small_one(name: str, classifier: str, alpha:
 
 def test_maximum_margin_is_the_same_for_all_its_losses() -> None:
     found = [
-        predict(TASK, Training(1.0, 1.0, loss=name, ridge=0.0), "pooled")
+        predict(TASK, Training(1.0, 1.0, loss=name, ridge=0.0), classifier="pooled")
         for name in ("hinge", "logistic", "squared_hinge")
     ]
     assert len({item.test_error for item in found}) == 1
@@ -111,19 +113,21 @@ def test_maximum_margin_is_the_same_for_all_its_losses() -> None:
 def test_thresholds_without_ridge_say_so() -> None:
     training = Training(1.0, 1.0, loss="square", ridge=0.0)
     with pytest.raises(ParameterError, match=r"alpha1 = 1\.0 .* threshold 1.* ridge > 0"):
-        predict(TASK, training, "pooled")
+        predict(TASK, training, classifier="pooled")
     with pytest.raises(ParameterError, match="threshold 10"):
-        predict(TASK, training.replace(alpha1=10.0), "vectorised")
+        predict(TASK, training.replace(alpha1=10.0), classifier="vectorised")
     # χ diverges there: the error peaks on either side.
     ratios = [0.5, 0.9, 0.99, 1.01, 1.1, 2.0]
-    errors = [predict(TASK, training.replace(alpha1=a), "pooled").test_error for a in ratios]
+    errors = [
+        predict(TASK, training.replace(alpha1=a), classifier="pooled").test_error for a in ratios
+    ]
     assert np.argmax(errors) in (2, 3)
 
 
 @pytest.mark.parametrize("name", ["logistic", "square"])
 def test_without_sharpness_attention_is_pooling(name: str) -> None:
     training = Training(1.0, 2.0, loss=name, ridge=0.01)
-    pooled = predict(TASK, training, "pooled")
+    pooled = predict(TASK, training, classifier="pooled")
     flat = predict(TASK, training, query=Query(0.3, 0.0))
     assert flat.test_error == pytest.approx(pooled.test_error, abs=flat.uncertainty.test_error)
     assert flat.train_loss == pytest.approx(pooled.train_loss, abs=flat.uncertainty.train_loss)
@@ -132,21 +136,23 @@ def test_without_sharpness_attention_is_pooling(name: str) -> None:
 def test_without_a_signal_the_error_is_a_coin_flip() -> None:
     for classifier in ("attention", "pooled", "vectorised"):
         query = QUERY if classifier == "attention" else None
-        found = predict(TASK.replace(strength=0.0), Training(1.0, 2.0), classifier, query)
+        found = predict(
+            TASK.replace(strength=0.0), Training(1.0, 2.0), classifier=classifier, query=query
+        )
         assert found.test_error == pytest.approx(0.5, abs=1e-4)
 
 
 def test_rare_labels_are_ignored_in_the_limit() -> None:
     training = Training(1.0, 2.0, ridge=0.1)
     for rate in (1e-5, 1 - 1e-5):
-        found = predict(TASK.replace(positive_rate=rate), training, "pooled")
+        found = predict(TASK.replace(positive_rate=rate), training, classifier="pooled")
         assert found.test_error == pytest.approx(1e-5, rel=0.01)
 
 
 def test_an_orthogonal_query_sees_noise_only() -> None:
     """γ = 0: with the query's own direction unused, B is noise and the signal is in c_e alone."""
     found = predict(TASK, Training(1.0, 1e4, ridge=1e-6), query=Query(0.0, 1.0))
-    pooled = predict(TASK, Training(1.0, 1e4, ridge=1e-6), "pooled")
+    pooled = predict(TASK, Training(1.0, 1e4, ridge=1e-6), classifier="pooled")
     assert found.test_error > pooled.test_error
     assert abs(found.order_parameters.along) < 0.05 * found.order_parameters.across
 
@@ -154,9 +160,9 @@ def test_an_orthogonal_query_sees_noise_only() -> None:
 @pytest.mark.parametrize("rate", [0.5, 0.2])
 def test_many_samples_reach_the_oracle_of_the_linear_classifier(rate: float) -> None:
     task = TASK.replace(positive_rate=rate)
-    best = oracle(task, "pooled").error
+    best = oracle(task, classifier="pooled").error
     for classifier in ("pooled", "vectorised"):
-        found = predict(task, Training(1.0, 1e7, ridge=0.0), classifier)
+        found = predict(task, Training(1.0, 1e7, ridge=0.0), classifier=classifier)
         assert found.test_error == pytest.approx(best, abs=1e-5)
 
 
@@ -170,7 +176,7 @@ def test_many_samples_reach_the_oracle_of_the_same_query() -> None:
 def test_excess_error_falls_as_one_over_alpha() -> None:
     def error(alpha: float) -> float:
         training = Training(1.0, alpha, loss="square", ridge=0.0)
-        return predict(TASK, training, "pooled").test_error
+        return predict(TASK, training, classifier="pooled").test_error
 
     limit = error(1e9)
     slope = np.log((error(1e4) - limit) / (error(1e3) - limit)) / np.log(10)
@@ -178,24 +184,24 @@ def test_excess_error_falls_as_one_over_alpha() -> None:
 
 
 def test_few_samples_teach_nothing() -> None:
-    assert predict(TASK, Training(1.0, 1e-4, ridge=1e-3), "pooled").test_error > 0.48
+    assert predict(TASK, Training(1.0, 1e-4, ridge=1e-3), classifier="pooled").test_error > 0.48
 
 
 def test_every_informative_token_but_one() -> None:
     """R = L - 1: nearly all tokens are informative, and pooling is all one needs."""
     task = Task(5, 4, 2.0)
     training = Training(1.0, 1e5, ridge=1e-6)
-    pooled = predict(task, training, "pooled")
+    pooled = predict(task, training, classifier="pooled")
     found = predict(task, training, query=Query(1.0, 0.01), tolerance=1e-3)
     assert found.test_error == pytest.approx(pooled.test_error, abs=1e-3)
-    assert pooled.test_error == pytest.approx(oracle(task, "pooled").error, abs=1e-4)
+    assert pooled.test_error == pytest.approx(oracle(task, classifier="pooled").error, abs=1e-4)
 
 
 @pytest.mark.parametrize("classifier", ["attention", "pooled", "vectorised"])
 def test_shift_to_the_same_task_changes_nothing(classifier: str) -> None:
     training = Training(4.0, 2.0, query_step=10.0)
-    plain = predict(TASK, training, classifier)
-    shifted = predict(TASK, training, classifier, at=TASK)
+    plain = predict(TASK, training, classifier=classifier)
+    shifted = predict(TASK, training, classifier=classifier, at=TASK)
     assert shifted.test_error == pytest.approx(
         plain.test_error, abs=2 * plain.uncertainty.test_error + 1e-12
     )
@@ -210,13 +216,13 @@ def test_shift_keeps_the_readout_and_changes_the_law() -> None:
     assert longer.test_error > plain.test_error > stronger.test_error
     assert longer.order_parameters.bias == pytest.approx(plain.order_parameters.bias, rel=1e-2)
     # Pooled, in closed form: the same order parameters with the other task's two points.
-    pooled = predict(TASK, training, "pooled", at=Task(20, 3, 2.0, 0.3))
+    pooled = predict(TASK, training, classifier="pooled", at=Task(20, 3, 2.0, 0.3))
     p = pooled.order_parameters
     noise = np.hypot(p.across, p.rest) / np.sqrt(20)
     expected = 0.3 * ndtr(-(p.across * 2 * 3 / 20 + p.bias) / noise) + 0.7 * ndtr(p.bias / noise)
     assert pooled.test_error == pytest.approx(expected, rel=1e-9)
     with pytest.raises(ParameterError, match=r"at\.length = 20"):
-        predict(TASK, training, "vectorised", at=TASK.replace(length=20))
+        predict(TASK, training, classifier="vectorised", at=TASK.replace(length=20))
 
 
 def test_without_a_query_the_learnt_one_is_used() -> None:
@@ -225,9 +231,9 @@ def test_without_a_query_the_learnt_one_is_used() -> None:
     assert found.query == align(TASK, training).query
     assert found.test_error == predict(TASK, training, query=found.query, tolerance=1e-2).test_error
     with pytest.raises(ParameterError, match="pooled"):
-        predict(TASK, training, "pooled", query=QUERY)
+        predict(TASK, training, classifier="pooled", query=QUERY)
     with pytest.raises(ParameterError, match="classifier"):
-        predict(TASK, training, "elementwise")
+        predict(TASK, training, classifier="elementwise")
 
 
 @pytest.mark.parametrize(
@@ -242,24 +248,26 @@ def test_without_a_query_the_learnt_one_is_used() -> None:
 @pytest.mark.parametrize("classifier", ["attention", "pooled"])
 def test_a_curve_is_its_points(over: str, values: list[float], classifier: str) -> None:
     training = Training(3.0, 1.5, query_step=8.0)
-    found = curve(TASK, training, over, values, classifier, tolerance=1e-2)
+    found = curve(TASK, training, over=over, values=values, classifier=classifier, tolerance=1e-2)
     for value, point in zip(values, found, strict=True):
         settings_pair = (
             (TASK.replace(**{over: value}), training)
             if over in TASK.to_dict()
             else (TASK, training.replace(**{over: value}))
         )
-        alone = predict(*settings_pair, classifier, tolerance=1e-2)
+        alone = predict(*settings_pair, classifier=classifier, tolerance=1e-2)
         assert point.test_error == pytest.approx(alone.test_error, rel=1e-5, abs=2e-6)
 
 
 def test_a_curve_over_the_query_and_over_nothing_known() -> None:
-    found = curve(TASK, Training(1.0, 2.0), "alignment", [0.2, 0.9], query=QUERY, tolerance=1e-2)
+    found = curve(
+        TASK, Training(1.0, 2.0), over="alignment", values=[0.2, 0.9], query=QUERY, tolerance=1e-2
+    )
     assert found[0].query == Query(0.2, 1.0)
     assert found[0].test_error > found[1].test_error
     for name in ("loss", "colour"):
         with pytest.raises(ParameterError, match=f"over = '{name}'.*alpha1"):
-            curve(TASK, Training(1.0, 2.0), name, [1.0])
+            curve(TASK, Training(1.0, 2.0), over=name, values=[1.0])
 
 
 def test_a_tighter_tolerance_is_met_or_said_not_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +337,7 @@ def test_never_fails_silently(data: st.DataObject) -> None:
     if classifier == "attention" and data.draw(st.booleans()):
         query = Query(data.draw(st.floats(-1, 1)), data.draw(st.floats(0, 50)))
     try:
-        found = predict(task, training, classifier, query, tolerance=1.0)
+        found = predict(task, training, classifier=classifier, query=query, tolerance=1.0)
     except ParameterError as error:
         assert error.parameter == "alpha1"  # noqa: PT017 - exactly at a threshold
         return
@@ -360,18 +368,18 @@ class Exponential(Loss):
 def test_a_loss_of_the_users_own_works_unchanged() -> None:
     register_loss(Exponential())
     training = Training(2.0, 3.0, loss="exponential", ridge=0.05)
-    pooled = predict(TASK, training, "pooled")
+    pooled = predict(TASK, training, classifier="pooled")
     attention = predict(TASK, training, query=QUERY, tolerance=1e-2)
     for found in (pooled, attention):
         assert found.solution.converged
         assert found.uncertainty.test_error < 1e-2
-    logistic = predict(TASK, training.replace(loss="logistic"), "pooled")
+    logistic = predict(TASK, training.replace(loss="logistic"), classifier="pooled")
     assert abs(pooled.test_error - logistic.test_error) < 0.03
     assert -1 <= align(TASK, training).alignment <= 1
     assert capacity(TASK, training=training).alpha > 2
-    margin = predict(TASK, training.replace(ridge=0.0, alpha1=1.0), "pooled")
+    margin = predict(TASK, training.replace(ridge=0.0, alpha1=1.0), classifier="pooled")
     assert margin.margin == pytest.approx(
-        predict(TASK, Training(2.0, 1.0, loss="hinge", ridge=0.0), "pooled").margin
+        predict(TASK, Training(2.0, 1.0, loss="hinge", ridge=0.0), classifier="pooled").margin
     )
 
 
@@ -396,13 +404,15 @@ def test_a_loss_that_is_least_on_an_interval_needs_a_ridge() -> None:
     register_loss(Tube())
     training = Training(1.0, 0.8, loss="tube", ridge=0.0)
     with pytest.raises(ParameterError, match=r"ridge = 0\.0 .*'tube'"):
-        predict(TASK, training, "pooled")
-    assert predict(TASK, training.replace(ridge=1e-6), "pooled").solution.converged
+        predict(TASK, training, classifier="pooled")
+    assert predict(TASK, training.replace(ridge=1e-6), classifier="pooled").solution.converged
 
 
 def test_a_collapsed_hinge_says_what_happened() -> None:
     """Rare positives and no ridge: the hinge prefers to ignore them, at w = 0."""
-    found = predict(Task(73, 1, 5.0, 0.04), Training(1.0, 38.0, loss="hinge", ridge=0.0), "pooled")
+    found = predict(
+        Task(73, 1, 5.0, 0.04), Training(1.0, 38.0, loss="hinge", ridge=0.0), classifier="pooled"
+    )
     assert found.test_error == pytest.approx(0.04, abs=1e-6)
     assert found.train_loss == pytest.approx(0.08, abs=found.uncertainty.train_loss)
     assert "smoothed" in found.solution.message
@@ -412,7 +422,7 @@ def test_a_long_sequence_needs_no_curve_to_start_from() -> None:
     task, training = TASK.replace(length=10_000), Training(4.0, 2.0)
     query = Query(0.9, 1.5)
     alone = predict(task, training, query=query, tolerance=1e-2)
-    _, after = curve(task, training, "alpha1", [1.0, 2.0], query=query, tolerance=1e-2)
+    _, after = curve(task, training, over="alpha1", values=[1.0, 2.0], query=query, tolerance=1e-2)
     assert alone.solution.converged
     assert alone.test_error == pytest.approx(after.test_error, abs=alone.uncertainty.test_error)
     assert alone.order_parameters.rest == pytest.approx(after.order_parameters.rest, rel=1e-2)
@@ -424,7 +434,7 @@ def test_a_long_sequence_needs_no_curve_to_start_from() -> None:
         (lambda: predict(TRAINING, TASK), "training = Task"),  # type: ignore[arg-type]
         (lambda: predict(TASK, TRAINING, query=(0.9, 2)), "query = .* a Query"),  # type: ignore[arg-type]
         (lambda: predict(TASK, TRAINING, at=3), "at = 3 .* a Task"),  # type: ignore[arg-type]
-        (lambda: curve(5, TRAINING, "alpha1", [1.0]), "task = 5 .* a Task"),  # type: ignore[arg-type]
+        (lambda: curve(5, TRAINING, over="alpha1", values=[1.0]), "task = 5 .* a Task"),  # type: ignore[arg-type]
         (lambda: align(TASK, 5), "training = 5 .* a Training"),  # type: ignore[arg-type]
         (lambda: capacity(TASK, training=5), "training = 5 .* a Training"),  # type: ignore[arg-type]
         (lambda: oracle(5), "task = 5 .* a Task"),  # type: ignore[arg-type]

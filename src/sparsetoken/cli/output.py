@@ -9,16 +9,18 @@ from typing import Any
 
 import click
 
-from sparsetoken.records import with_error
+from sparsetoken.numerics.solution import Status
+from sparsetoken.records import Curve, shown, table_cells
 from sparsetoken.validation import ParameterError
 
 __all__ = [
-    "Measured",
     "Refusal",
+    "Row",
     "check_folder",
     "check_picture",
     "check_writable",
     "draw_curve",
+    "plain",
     "print_curve",
     "print_json",
     "print_record",
@@ -32,8 +34,8 @@ class Refusal(click.ClickException):
     exit_code = 2
 
 
-# A value and its numerical error, None if it has none.
-Measured = tuple[Any, float | None]
+# A flat record: values by name, error bars under name_uncertainty.
+Row = Mapping[str, Any]
 
 
 _PICTURES = (".pdf", ".png", ".svg")
@@ -79,80 +81,68 @@ def tell_written(path: Path) -> None:
     click.echo(f"Wrote {path}", err=True)
 
 
-def print_record(title: str, record: Mapping[str, Measured]) -> None:
-    """Print one result as a table of names and values."""
+def print_record(title: str, row: Row) -> None:
+    """Print one flat record as a table of names and values."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_header=False)
-    for name, (value, error) in record.items():
-        table.add_row(name.replace("_", " "), with_error(value, error))
+    for name, text in shown(row).items():
+        table.add_row(name, text)
     Console().print(table)
+    _print_notes([row])
 
 
-def print_curve(
-    title: str, over: str, values: Sequence[float], records: Sequence[Mapping[str, Measured]]
-) -> None:
-    """Print results along a curve as a table with a row for each value."""
+def print_curve(title: str, curve: Curve[Any], hidden: Sequence[str] = ()) -> None:
+    """Print results along a curve as a table with a row for each value, and what to note."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(over, *(name.replace("_", " ") for name in records[0]), title=title)
-    for value, record in zip(values, records, strict=True):
-        table.add_row(f"{value:.5g}", *(with_error(*entry) for entry in record.values()))
+    rows = curve.to_rows()
+    head, *body = table_cells(
+        curve.over, [{name: row[name] for name in row if name not in hidden} for row in rows]
+    )
+    table = Table(*head, title=title)
+    for line in body:
+        table.add_row(*line)
     Console().print(table)
+    _print_notes(rows)
 
 
-def print_json(
-    settings: Mapping[str, Any],
-    records: Sequence[Mapping[str, Measured]],
-    over: str | None = None,
-    values: Sequence[float] = (),
-) -> None:
-    """Print settings and results as JSON; numbers that are not finite as strings."""
-    rows = [
-        {
-            "values": {name: _plain(entry[0]) for name, entry in record.items()},
-            "uncertainty": {
-                name: _plain(entry[1]) for name, entry in record.items() if entry[1] is not None
-            },
-        }
-        for record in records
-    ]
-    for row, value in zip(rows, values, strict=False):
-        row[over or "value"] = value  # type: ignore[assignment]
-    text: dict[str, Any] = {"settings": settings}
-    text["results" if over else "result"] = rows if over else rows[0]
+def _print_notes(rows: Sequence[Row]) -> None:
+    """Say on the stream for notes what is special about a solution."""
+    for message in sorted({row["message"] for row in rows if "message" in row}):
+        if message != Status.CONVERGED.text:
+            click.echo(f"note: {message}", err=True)
+
+
+def print_json(settings: Mapping[str, Any], result: Row | Sequence[Row]) -> None:
+    """Print settings and flat records as JSON; numbers that are not finite as strings."""
+    several = not isinstance(result, Mapping)
+    text = {"settings": settings, "results" if several else "result": plain(result)}
     click.echo(json.dumps(text, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value that JSON can hold: numbers that are not finite become texts."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
 
 
 def draw_curve(
-    path: Path,
-    over: str,
-    values: Sequence[float],
-    curves: Mapping[str, Sequence[Measured]],
-    look: str,
-    settings: Mapping[str, Any],
-    logarithmic: bool,
+    path: Path, curve: Curve[Any], quantities: Sequence[str], look: str, logarithmic: bool
 ) -> None:
     """Draw theory curves against the varied field, one panel for each quantity."""
-    from sparsetoken.plotting import describe, draw_band, look_of, named, new_figure, save_figure
+    from sparsetoken.plotting import describe, new_figure, save_figure
 
-    figure, panels = new_figure(columns=len(curves))
-    for axes, (name, entries) in zip(panels, curves.items(), strict=True):
-        heights, errors = zip(*((entry[0], entry[1] or 0.0) for entry in entries), strict=True)
-        draw_band(axes, values, heights, errors, look_of(look))
-        axes.set_xlabel(named(over))
-        axes.set_ylabel(named(name))
-        if logarithmic:
-            axes.set_xscale("log")
-    shown = {key: value for key, value in settings.items() if key != over}
-    figure.suptitle(f"{look}: {describe(shown)}", fontsize=6, wrap=True)
+    figure, panels = new_figure(columns=len(quantities))
+    for axes, name in zip(panels, quantities, strict=True):
+        curve.plot(name, axes=axes, look=look, logarithmic=logarithmic)
+    figure.suptitle(f"{look}: {describe(curve.settings)}", fontsize=6, wrap=True)
     save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])
     tell_written(path)

@@ -16,13 +16,16 @@ from sparsetoken.cli.options import (
     task_options,
     training_options,
 )
-from sparsetoken.cli.output import Measured, check_writable, tell_written
-from sparsetoken.records import with_error
+from sparsetoken.cli.output import check_writable, plain, tell_written
+from sparsetoken.records import measured, with_error
 
 if TYPE_CHECKING:
     from sparsetoken.simulation.trials import Simulation
 
 __all__ = ["simulate"]
+
+# A value and its numerical error, None if it has none.
+Measured = tuple[Any, float | None]
 
 # Theory's error bars cover 98 %: a third of one is a standard error.
 THEORY_COVERAGE = 3.0
@@ -103,7 +106,9 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("trials", total=trials)
         try:
-            for trial in iterate_trials(task, training, dimension, trials, **options):
+            for trial in iterate_trials(
+                task, training, dimension=dimension, trials=trials, **options
+            ):
                 found.append(trial)
                 progress.advance(bar)
         except KeyboardInterrupt:
@@ -118,28 +123,25 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
 
 def _theory(result: "Simulation") -> dict[str, Measured]:
     """Return theory's values with their numerical errors, by the names of a trial's fields."""
-    from sparsetoken.theory.alignment import align
     from sparsetoken.theory.prediction import predict
 
     prediction = predict(
-        result.task, result.training, result.classifier, query=result.query, at=result.at
+        result.task,
+        result.training,
+        classifier=result.classifier,
+        query=result.query,
+        at=result.at,
     )
-    error = prediction.uncertainty
-    values: dict[str, Measured] = {
-        "test_error": (prediction.test_error, error.test_error),
-        "fresh_test_error": (prediction.test_error, error.test_error),
-        "train_loss": (prediction.train_loss, error.train_loss),
-        "train_error": (prediction.train_error, error.train_error),
+    values = {
+        name: entry
+        for name, entry in measured(prediction.to_dict()).items()
+        if entry[0] is not None
     }
-    if prediction.margin is not None:
-        values["margin"] = (prediction.margin, error.margin)
-    if result.classifier == "attention" and result.query is None:
-        learnt = align(result.task, result.training)
-        values["alignment"] = (learnt.alignment, None)
-        values["query_norm"] = (learnt.query_norm, None)
-        values["sharpness"] = (learnt.sharpness, None)
-        values["readout_cosine"] = (learnt.readout_cosine, None)
-    return values
+    if result.query is not None:  # what is given needs no comparison
+        values = {
+            name: entry for name, entry in values.items() if name not in result.query.to_dict()
+        }
+    return {**values, "fresh_test_error": values["test_error"]}
 
 
 def _z_score(result: "Simulation", field: str, theory: dict[str, Measured]) -> float | None:
@@ -193,31 +195,15 @@ def _print_json(
     import json
 
     text = {
-        "settings": {
-            "task": result.task.to_dict(),
-            "training": result.training.to_dict(),
-            "dimension": result.dimension,
-            "classifier": result.classifier,
-            "query": result.query.to_dict() if result.query else None,
-            "at": result.at.to_dict() if result.at else None,
-            "sampler": result.sampler,
-            "seed": result.seed,
-            "trials": wanted,
-        },
+        "settings": {**result.settings(), "trials": wanted},
         "interrupted": interrupted,
-        "summary": {
-            name: {
-                "mean": result.mean(name),
-                "standard_error": result.standard_error(name),
-                "theory": theory[name][0] if name in theory else None,
-                "theory_uncertainty": theory[name][1] if name in theory else None,
-                "z": _z_score(result, name, theory),
-            }
-            for name in _fields(result)
-        },
+        "result": result.to_dict(),
+        "theory": {name: entry[0] for name, entry in theory.items()},
+        "theory_uncertainty": {name: entry[1] for name, entry in theory.items() if entry[1]},
+        "z": {name: _z_score(result, name, theory) for name in _fields(result)},
         "trials": [trial.to_dict() for trial in result.trials],
     }
-    click.echo(json.dumps(text, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(plain(text), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _write_csv(path: Path, result: "Simulation") -> None:

@@ -21,21 +21,19 @@ from sparsetoken.cli.options import (
     training_options,
 )
 from sparsetoken.cli.output import (
-    Measured,
     check_picture,
     draw_curve,
     print_curve,
     print_json,
     print_record,
 )
+from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.validation import ParameterError
 
-__all__ = ["align", "capacity", "oracle", "predict", "prediction_record"]
+__all__ = ["align", "capacity", "oracle", "predict"]
 
-Record = dict[str, Measured]
 Settings = tuple[Task | Training | Query | None, ...]
-Evaluate = Callable[..., Record]
 
 _ORDER_PARAMETERS = ("along", "across", "bias", "rest", "susceptibility")
 # The fields that matter to what: a curve over another one would be flat.
@@ -62,26 +60,10 @@ Words in the table:
   alpha  samples per dimension (n1/d) up to which the classes can be separated without error
 """
 # Left out of the table of a curve, for room.
-_NOT_IN_CURVES = (*_ORDER_PARAMETERS, "status", "cause", "cure")
-
-
-def prediction_record(prediction: Any) -> Record:
-    """Return the quantities of a `Prediction` with their errors."""
-    uncertainty, parameters = prediction.uncertainty, prediction.order_parameters
-    record: Record = {
-        "test_error": (prediction.test_error, uncertainty.test_error),
-        "train_loss": (prediction.train_loss, uncertainty.train_loss),
-        "train_error": (prediction.train_error, uncertainty.train_error),
-    }
-    if prediction.margin is not None:
-        record["margin"] = (prediction.margin, uncertainty.margin)
-    if prediction.query is not None:
-        record["alignment"] = (prediction.query.alignment, None)
-        record["sharpness"] = (prediction.query.sharpness, None)
-    for name in _ORDER_PARAMETERS:
-        record[name] = (getattr(parameters, name), None)
-    record["status"] = (prediction.solution.message, None)
-    return record
+_NOT_IN_CURVES = (
+    *_ORDER_PARAMETERS,
+    *("query_norm", "readout_cosine", "rate_constant", "cause", "cure", "message"),
+)
 
 
 @click.command(epilog=_PREDICT_WORDS)
@@ -109,12 +91,18 @@ def predict(classifier: str, tolerance: float, **options: Any) -> None:
     task, training, query = read_task(options), read_training(options), read_query(options)
     at = read_at(options, task)
 
-    def along(over: str, values: Iterable[float]) -> list[Record]:
-        found = curve(task, training, over, values, classifier, query, at, tolerance)
-        return [prediction_record(item) for item in found]
+    choices: dict[str, Any] = {
+        "classifier": classifier,
+        "query": query,
+        "at": at,
+        "tolerance": tolerance,
+    }
+
+    def along(over: str, values: Iterable[float]) -> Sequence[Record]:
+        return curve(task, training, over=over, values=values, **choices)
 
     def once() -> Record:
-        return prediction_record(predict_once(task, training, classifier, query, at, tolerance))
+        return predict_once(task, training, **choices)
 
     matter = (*_TASK, *_READOUT, *_query_fields(classifier, query))
     shown = ("test_error", "train_loss")
@@ -128,17 +116,11 @@ def predict(classifier: str, tolerance: float, **options: Any) -> None:
 @json_option
 def align(**options: Any) -> None:
     """Predict the query after two gradient steps: its cosine with the signal, and its size."""
-    from dataclasses import asdict
-
     from sparsetoken.theory.alignment import align as align_once
-
-    def evaluate(task: Task, training: Training) -> Record:
-        found = asdict(align_once(task, training))
-        return {name: (value, None) for name, value in found.items() if value is not None}
 
     settings = (read_task(options), read_training(options))
     shown = ("alignment", "readout_cosine")
-    _show_each("attention", settings, options, evaluate, shown, (*_TASK, *_LEARNING))
+    _show_each("attention", settings, options, align_once, shown, (*_TASK, *_LEARNING))
 
 
 @click.command(epilog=_CAPACITY_WORDS)
@@ -155,13 +137,7 @@ def capacity(classifier: str, **options: Any) -> None:
     from sparsetoken.theory.capacity import capacity as capacity_once
 
     def evaluate(task: Task, training: Training, query: Query | None) -> Record:
-        found = capacity_once(task, query, training, classifier)
-        record: Record = {"alpha": (found.alpha, found.uncertainty)}
-        if found.query is not None:
-            record["alignment"] = (found.query.alignment, None)
-            record["sharpness"] = (found.query.sharpness, None)
-        record["status"] = (found.solution.message, None)
-        return record
+        return capacity_once(task, training, classifier=classifier, query=query)
 
     settings = (read_task(options), read_training(options), read_query(options))
     matter = (*_TASK, *_query_fields(classifier, settings[2]))
@@ -170,7 +146,9 @@ def capacity(classifier: str, **options: Any) -> None:
 
 def _query_fields(classifier: str, query: Query | None) -> tuple[str, ...]:
     """Return the fields that the query depends on."""
-    if classifier != "attention":
+    from sparsetoken.theory.laws import classifier_law
+
+    if not classifier_law(classifier).takes_query:
         return ()
     return _LEARNING if query is None else _QUERY
 
@@ -201,20 +179,12 @@ def oracle(
     from sparsetoken.theory.oracle import required_strength
 
     def evaluate(task: Task) -> Record:
+        kind = {"classifier": classifier, "nonlinearity": nonlinearity}
         if error is not None:
-            needed = required_strength(task, error, classifier, nonlinearity)
-            return {
-                "required_strength": (needed.strength, needed.uncertainty),
-                "sharpness": (needed.sharpness, None),
-            }
-        found = oracle_once(task, classifier, nonlinearity, sharpness)
-        return {
-            "error": (found.error, found.uncertainty),
-            "sharpness": (found.sharpness, None),
-            "threshold": (found.threshold, None),
-        }
+            return required_strength(task, error=error, **kind)
+        return oracle_once(task, sharpness=sharpness, **kind)
 
-    shown = ("error",) if error is None else ("required_strength",)
+    shown = ("error",) if error is None else ("strength",)
     matter = [name for name in _TASK if error is None or name != "strength"]
     _show_each(classifier, (read_task(options),), options, evaluate, shown, matter)
 
@@ -223,13 +193,13 @@ def _show_each(
     classifier: str,
     settings: Settings,
     options: Mapping[str, Any],
-    evaluate: Evaluate,
+    evaluate: Callable[..., Record],
     drawn: Sequence[str],
     matter: Sequence[str],
 ) -> None:
     """Show a quantity that is computed for each value of a curve on its own."""
 
-    def along(over: str, values: Iterable[float]) -> list[Record]:
+    def along(over: str, values: Iterable[float]) -> Sequence[Record]:
         return [evaluate(*vary(over, value, *settings)) for value in values]
 
     _show(classifier, settings, options, lambda: evaluate(*settings), along, drawn, matter)
@@ -240,7 +210,7 @@ def _show(
     settings: Settings,
     options: Mapping[str, Any],
     once: Callable[[], Record],
-    along: Callable[[str, Iterable[float]], list[Record]],
+    along: Callable[[str, Iterable[float]], Sequence[Record]],
     drawn: Sequence[str],
     matter: Sequence[str],
 ) -> None:
@@ -259,31 +229,23 @@ def _show(
         refuse_curve_options(options)
         record = once()
         if options["as_json"]:
-            print_json({"classifier": classifier, **known}, [record])
+            print_json({"classifier": classifier, **known}, record.to_dict())
         else:
-            print_record(classifier, record)
+            print_record(classifier, record.to_dict())
         return
     if over not in matter:
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(matter))
     if options["plot"] is not None:
         check_picture("plot", options["plot"])
     values = curve_values(over, options, read_task(dict(options)))
-    records = along(over, _tracked(values))
     fixed = {name: value for name, value in known.items() if name != over}
+    found = Curve(over, tuple(values), tuple(along(over, _tracked(values))), fixed)
     if options["as_json"]:
-        print_json({"classifier": classifier, **fixed}, records, over, values)
+        print_json({"classifier": classifier, **fixed}, found.to_rows())
     else:
-        narrow = [
-            {name: record[name] for name in record if name not in _NOT_IN_CURVES}
-            for record in records
-        ]
-        print_curve(classifier, over, values, narrow)
-        for status in sorted({record["status"][0] for record in records if "status" in record}):
-            if status != "converged":
-                click.echo(f"note: {status}", err=True)
+        print_curve(classifier, found, hidden=_NOT_IN_CURVES)
     if options["plot"] is not None:
-        curves = {name: [record[name] for record in records] for name in drawn}
-        draw_curve(options["plot"], over, values, curves, classifier, fixed, options["logarithmic"])
+        draw_curve(options["plot"], found, drawn, classifier, options["logarithmic"])
 
 
 def _tracked(values: Sequence[float]) -> Iterable[float]:

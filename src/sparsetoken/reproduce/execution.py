@@ -59,7 +59,7 @@ def _prediction(
     tolerance: float,
     query: Query | None = None,
 ) -> dict[str, Any]:
-    found = predict(task, training, classifier, query=query, tolerance=tolerance)
+    found = predict(task, training, classifier=classifier, query=query, tolerance=tolerance)
     if not found.solution.converged:
         raise ArithmeticError(f"theory did not converge: {found.solution.message}")
     return {
@@ -84,7 +84,7 @@ def _known_capacity(task: Task, classifier: str, query: Query | None) -> tuple[f
 
 
 def _oracle(task: Task, classifier: str) -> dict[str, Any]:
-    found = oracle(task, classifier)
+    found = oracle(task, classifier=classifier)
     return {"least_error": found.error, "least_error_error": found.uncertainty}
 
 
@@ -93,7 +93,7 @@ def _strength(
 ) -> dict[str, Any]:
     if sharpness is not None:
         return _strength_at(task, error, classifier, nonlinearity, sharpness)
-    found = required_strength(task, error, classifier, nonlinearity)
+    found = required_strength(task, error=error, classifier=classifier, nonlinearity=nonlinearity)
     return {"strength": found.strength, "strength_error": found.uncertainty}
 
 
@@ -104,7 +104,7 @@ def _strength_at(
 
     def at(log_strength: float) -> Oracle:
         known = task.replace(strength=math.exp(log_strength))
-        return oracle(known, classifier, nonlinearity, sharpness)
+        return oracle(known, classifier=classifier, nonlinearity=nonlinearity, sharpness=sharpness)
 
     low, high = 0.0, 1.0
     while at(high).error > error:
@@ -129,7 +129,14 @@ def _trial(
     query: Query | None = None,
 ) -> dict[str, Any]:
     found = run_trial(
-        task, training, dimension, trial, classifier, query, seed=seed, check_separable=False
+        task,
+        training,
+        dimension=dimension,
+        trial=trial,
+        classifier=classifier,
+        query=query,
+        seed=seed,
+        check_separable=False,
     )
     return _converged(found.to_dict())
 
@@ -164,7 +171,15 @@ def _capacity_trial(
 ) -> dict[str, Any]:
     alpha, _ = _known_capacity(task, classifier, query)
     training = Training(1.0, ratio * alpha, loss="squared_hinge", ridge=0.0)
-    found = run_trial(task, training, dimension, trial, classifier, query, seed=seed)
+    found = run_trial(
+        task,
+        training,
+        dimension=dimension,
+        trial=trial,
+        classifier=classifier,
+        query=query,
+        seed=seed,
+    )
     if found.separable is None:
         raise ArithmeticError(f"separable or not could not be decided: {found.status}")
     # Separated data have no loss, however precisely their maximum margin was found.
@@ -181,9 +196,9 @@ def _counting(
     task: Task, error: float, classifier: str, samples: int, trials: int, seed: int
 ) -> dict[str, Any]:
     """Count errors of a classifier that knows the signal, at the strength that theory asks for."""
-    needed = required_strength(task, error, classifier)
+    needed = required_strength(task, error=error, classifier=classifier)
     known = task.replace(strength=needed.strength)
-    rule = oracle(known, classifier, sharpness=needed.sharpness)
+    rule = oracle(known, classifier=classifier, sharpness=needed.sharpness)
     settings = {"only": "counting", "task": task.to_dict(), "classifier": classifier}
     shares = [
         _count(known, classifier, rule, samples, stream(seed, settings, trial)) / samples

@@ -4,25 +4,25 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.numerics.threads import one_thread, thread_pools
-from sparsetoken.simulation.protocol import SAMPLERS, Protocol, Trained
+from sparsetoken.records import UNCERTAINTY, Record
+from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
+from sparsetoken.simulation.samplers import SAMPLERS
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulation", "Trial", "iterate_trials", "run_trial", "simulate"]
 
-CLASSIFIERS = ("attention", "pooled", "vectorised")
-
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Record):
     """What one trial gave. A field that does not apply is None.
 
     Attributes
@@ -75,18 +75,16 @@ class Trial:
     status: str
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary."""
-        return asdict(self)
-
 
 QUANTITIES = tuple(
-    f.name for f in fields(Trial) if f.name not in ("trial", "status", "seconds", "converged")
+    f.name
+    for f in fields(Trial)
+    if f.name not in ("trial", "status", "seconds", "converged", "test_error_uncertainty")
 )
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Record):
     """Trials of one setting.
 
     Attributes
@@ -125,14 +123,31 @@ class Simulation:
             return None
         return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
-    def summary(self) -> dict[str, tuple[float | None, float | None]]:
-        """Return (mean, standard error) of every quantity."""
-        return {name: (self.mean(name), self.standard_error(name)) for name in QUANTITIES}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mean of every quantity, its standard error under name_uncertainty."""
+        flat: dict[str, Any] = {}
+        for name in QUANTITIES:
+            mean, error = self.mean(name), self.standard_error(name)
+            if mean is not None:
+                flat[name] = mean
+                if error is not None:
+                    flat[name + UNCERTAINTY] = error
+        return flat
+
+    def settings(self) -> dict[str, Any]:
+        """Return what was simulated, as plain values."""
+        return {
+            item.name: value.to_dict() if hasattr(value, "to_dict") else value
+            for item in fields(self)
+            if item.name != "trials"
+            for value in [getattr(self, item.name)]
+        }
 
 
 def run_trial(
     task: Task,
     training: Training,
+    *,
     dimension: int,
     trial: int,
     classifier: str = "attention",
@@ -140,7 +155,6 @@ def run_trial(
     sampler: str = "reduced",
     at: Task | None = None,
     seed: int = 0,
-    *,
     fresh_test: int = 0,
     dtype: str = "float64",
     check_separable: bool = True,
@@ -156,7 +170,8 @@ def run_trial(
         d; there are round(alpha0 d) and round(alpha1 d) samples.
     trial : int >= 0
         Number of the trial. Its random stream depends on (seed, settings, trial) alone.
-    classifier : "attention", "pooled" or "vectorised"
+    classifier : str
+        "attention", "pooled", "vectorised", or another entry of `simulation.samplers.SAMPLERS`.
     query : Query, optional
         A query for attention instead of the one that stages 1 to 3 learn.
     sampler : "reduced" or "plain"
@@ -190,8 +205,8 @@ def run_trial(
     }
     measured = {"stage": "test", "at": at.to_dict() if at else None, **settings}
     with one_thread if threads == 1 else thread_pools().limit(limits=threads, user_api="blas"):
-        problem = Protocol(task, training, dimension, classifier, query, dtype, check_separable)
-        outcome = SAMPLERS[sampler](problem, stream(seed, settings, trial))
+        protocol = Protocol(task, training, dimension, classifier, query, dtype, check_separable)
+        outcome = WAYS[sampler](protocol, stream(seed, settings, trial))
         rng = stream(seed, measured, trial)
         error, uncertainty = outcome.geometry.test_error(at or task, rng)
         fresh = outcome.fresh_error(at or task, fresh_test, rng) if fresh_test else None
@@ -232,9 +247,9 @@ def _record(
 def iterate_trials(
     task: Task,
     training: Training,
+    *,
     dimension: int,
     trials: int,
-    *,
     workers: int = 1,
     **options: Any,
 ) -> Iterator[Trial]:
@@ -243,14 +258,14 @@ def iterate_trials(
     workers = validation.integer("workers", workers, low=1)
     if workers == 1:
         for number in range(trials):
-            yield run_trial(task, training, dimension, number, **options)
+            yield run_trial(task, training, dimension=dimension, trial=number, **options)
         return
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=min(workers, trials), return_as="generator_unordered")
         yield from pool(
-            delayed(run_trial)(task, training, dimension, number, **options)
+            delayed(run_trial)(task, training, dimension=dimension, trial=number, **options)
             for number in range(trials)
         )
 
@@ -258,6 +273,7 @@ def iterate_trials(
 def simulate(
     task: Task,
     training: Training,
+    *,
     dimension: int,
     trials: int,
     classifier: str = "attention",
@@ -284,7 +300,14 @@ def simulate(
     found = []
     settings = {"classifier": classifier, "query": query, "sampler": sampler, "at": at}
     for trial in iterate_trials(
-        task, training, dimension, trials, workers=workers, seed=seed, **settings, **options
+        task,
+        training,
+        dimension=dimension,
+        trials=trials,
+        workers=workers,
+        seed=seed,
+        **settings,
+        **options,
     ):
         found.append(trial)
         if progress is not None:
@@ -313,13 +336,13 @@ def _check(
     validation.integer("trial", trial, low=0)
     validation.integer("seed", seed, low=0)
     validation.integer("fresh_test", fresh_test, low=0)
-    validation.choice("classifier", classifier, CLASSIFIERS)
-    validation.choice("sampler", sampler, SAMPLERS)
+    drawn = SAMPLERS[validation.choice("classifier", classifier, SAMPLERS)]
+    validation.choice("sampler", sampler, WAYS)
     validation.choice("dtype", dtype, ("float64", "float32"))
-    if query is not None and classifier != "attention":
+    if query is not None and not drawn.takes_query:
         raise ParameterError("query", query, f"None: a {classifier} classifier has no query")
-    if at is not None and classifier == "vectorised" and at.length != task.length:
-        accepted = f"{task.length}, the training's: a vectorised classifier has one length"
+    if at is not None and drawn.fixed_length and at.length != task.length:
+        accepted = f"{task.length}, the training's: a {classifier} classifier has one length"
         raise ParameterError("at.length", at.length, accepted)
 
 
@@ -330,7 +353,7 @@ def _require_memory(
     if not hasattr(os, "sysconf"):
         return
     samples = round(training.alpha1 * dimension)
-    columns = dimension * task.length if classifier == "vectorised" else dimension
+    columns = SAMPLERS[classifier].columns(task, dimension)
     needed = samples * min(samples, columns) * np.dtype(dtype).itemsize
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > present:

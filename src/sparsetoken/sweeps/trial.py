@@ -53,8 +53,8 @@ def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
     record = run_trial(
         task,
         training,
-        settings["dimension"],
-        trial,
+        dimension=settings["dimension"],
+        trial=trial,
         classifier=settings["classifier"],
         query=query,
         sampler=settings["sampler"],
@@ -66,26 +66,11 @@ def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
 
 def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
     """Compute what theory says of a cell, under the names that a trial has for the same thing."""
-    from sparsetoken import align, predict
+    from sparsetoken import predict
 
     task, training, query, at = problem(settings)
-    attention = settings["classifier"] == "attention"
-    learnt = align(task, training) if attention and query is None else None
     prediction = predict(task, training, classifier=settings["classifier"], query=query, at=at)
-    used = prediction.query
-    return {
-        "alignment": used.alignment if used else None,
-        "sharpness": used.sharpness if used else None,
-        "query_norm": learnt.query_norm if learnt else None,
-        "readout_cosine": learnt.readout_cosine if learnt else None,
-        "test_error": prediction.test_error,
-        "train_loss": prediction.train_loss,
-        "train_error": prediction.train_error,
-        "margin": prediction.margin,
-        **{f"{name}_uncertainty": value for name, value in asdict(prediction.uncertainty).items()},
-        "converged": prediction.solution.converged,
-        "status": prediction.solution.status,
-    }
+    return prediction.to_dict()
 
 
 # Theory is about infinite dimension: it is the same whatever the simulation is made with.

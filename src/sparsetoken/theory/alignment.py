@@ -1,7 +1,7 @@
 """The query after two gradient steps, in the limit of high dimension (docs/theory.md, section 4)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["Alignment", "align", "learnt_query"]
+__all__ = ["Alignment", "align", "learnt_alignment"]
 
 # Steps that are tried as cures: from so small that they change nothing to absurdly large.
 _STEPS = np.geomspace(1e-6, 1e6, 37)
@@ -68,25 +68,24 @@ def align(task: Task, training: Training) -> Alignment:
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
+    found = learnt_alignment(task, training)
+    if not found.anti_aligned:
+        return found
+    return replace(found, cause=_cause(task, training), cure=_cure(task, training))
+
+
+def learnt_alignment(task: Task, training: Training) -> Alignment:
+    """Return the query after stages 1 to 3, without asking why it is as it is."""
     step = _QueryStep(task, training, 1 / training.alpha0)
     cosine, norm = step.cosine, step.query_norm
-    turned = cosine < 0
     return Alignment(
         alignment=cosine,
         query_norm=norm,
         sharpness=training.inverse_temperature * norm,
         readout_cosine=float(step.readout_signal / np.sqrt(step.readout_square)),
         rate_constant=_rate_constant(task, training),
-        anti_aligned=turned,
-        cause=_cause(task, training) if turned else None,
-        cure=_cure(task, training) if turned else None,
+        anti_aligned=cosine < 0,
     )
-
-
-def learnt_query(task: Task, training: Training) -> Query:
-    """Return the query after stages 1 to 3, without asking why it is as it is."""
-    step = _QueryStep(task, training, 1 / training.alpha0)
-    return Query(step.cosine, training.inverse_temperature * step.query_norm)
 
 
 def _turned(task: Task, training: Training, **steps: float) -> bool:

@@ -1,6 +1,6 @@
 """How many samples per dimension a linear readout can separate (docs/theory.md, section 6)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,16 +34,17 @@ class Capacity(Record):
 
     alpha: float
     uncertainty: float
-    query: Query | None
+    query: Query | None = field(metadata={"merge": True})
     solution: Solution
 
 
 @one_thread
 def capacity(
     task: Task,
-    query: Query | None = None,
     training: Training | None = None,
+    *,
     classifier: str = "attention",
+    query: Query | None = None,
 ) -> Capacity:
     """Predict the capacity of a classifier on a task, 1/α* = min E[(√(1+μ_e²) G - y m/S)₊²].
 
@@ -51,12 +52,14 @@ def capacity(
 
     Parameters
     ----------
-    query : Query, optional
-        A given query, for attention.
     training : Training, optional
         How the query is learnt, if it is not given.
+    classifier : str
+        "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
+    query : Query, optional
+        A given query, for classifiers that take one.
     """
-    query = chosen_query(task, training, classifier, query)
+    query, _ = chosen_query(task, training, classifier, query)
     law = feature_law(task, classifier, query, _SIZE)
     result = least_excess(law)
     excess = result.evaluation.hinged

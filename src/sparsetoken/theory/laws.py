@@ -6,20 +6,25 @@ For the pooled and vectorised classifiers the law is one point per class. For at
 by scrambled Sobol points, in independent replicates whose spread tells the error.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import draw_tokens, exponential_sums
 
 __all__ = [
+    "LAWS",
+    "ClassifierLaw",
     "FeatureLaw",
     "ScoreLaw",
     "attention_law",
+    "classifier_law",
     "pooled_law",
     "score_law",
     "vectorised_law",
@@ -168,3 +173,44 @@ def _replicate(
         np.repeat([1.0, -1.0], count),
         rates,
     )
+
+
+@dataclass(frozen=True)
+class ClassifierLaw:
+    """What theory knows of a classifier: the law of its features.
+
+    Attributes
+    ----------
+    make : callable
+        make(task, query, log2_points, seed) gives the law; the last two matter only to laws that
+        are drawn.
+    takes_query : bool
+        Whether the classifier has a query, learnt or given.
+    fixed_length : bool
+        Whether it can only be used on sequences of the length it was trained on.
+    exact : bool
+        Whether the law has the same few points whatever their wanted number.
+    """
+
+    make: Callable[[Task, Query | None, int, int], FeatureLaw]
+    takes_query: bool = False
+    fixed_length: bool = False
+    exact: bool = True
+
+
+def _attention(task: Task, query: Query | None, log2_points: int, seed: int) -> FeatureLaw:
+    assert query is not None
+    return attention_law(task, query, log2_points, seed)
+
+
+# Everything else in the package that names classifiers takes the names from here.
+LAWS: dict[str, ClassifierLaw] = {
+    "attention": ClassifierLaw(_attention, takes_query=True, exact=False),
+    "pooled": ClassifierLaw(lambda task, *_: pooled_law(task)),
+    "vectorised": ClassifierLaw(lambda task, *_: vectorised_law(task), fixed_length=True),
+}
+
+
+def classifier_law(name: str) -> ClassifierLaw:
+    """Return the law of the classifier of that name."""
+    return LAWS[validation.choice("classifier", name, LAWS)]

@@ -67,6 +67,7 @@ class RequiredStrength(Record):
 @one_thread
 def oracle(
     task: Task,
+    *,
     classifier: str = "attention",
     nonlinearity: str = "sigmoid",
     sharpness: float | None = None,
@@ -188,7 +189,7 @@ def _best_threshold(scores: Scores, rate: float) -> tuple[float, float]:
 
 @one_thread
 def required_strength(
-    task: Task, error: float, classifier: str = "attention", nonlinearity: str = "sigmoid"
+    task: Task, *, error: float, classifier: str = "attention", nonlinearity: str = "sigmoid"
 ) -> RequiredStrength:
     """Return the least strength θ at which `oracle` reaches the given error; the inverse of it.
 
@@ -232,7 +233,7 @@ class _StrengthSearch:
     def _solve(self, strength: float) -> Oracle:
         task = self.task.replace(strength=strength)
         if self.classifier in ("pooled", "vectorised", "bayes"):
-            return oracle(task, self.classifier)
+            return oracle(task, classifier=self.classifier)
         score = _score_function(self.classifier, self.nonlinearity)
         self.sharpness = _best_sharpness(score, task, _SEARCH_SIZE, self.sharpness)
         return _thresholded(score, task, self.sharpness, _SEARCH_SIZE)

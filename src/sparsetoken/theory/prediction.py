@@ -1,7 +1,7 @@
 """Test error, training loss and training error of a trained classifier, with error bars."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,14 +13,13 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
-from sparsetoken.theory.alignment import learnt_query
-from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.alignment import Alignment, learnt_alignment
+from sparsetoken.theory.laws import FeatureLaw, classifier_law
 from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.validation import ParameterError
 
 __all__ = [
-    "CLASSIFIERS",
     "OrderParameters",
     "Prediction",
     "Uncertainty",
@@ -29,8 +28,6 @@ __all__ = [
     "feature_law",
     "predict",
 ]
-
-CLASSIFIERS = ("attention", "pooled", "vectorised")
 
 # Points a class and replicate, as powers of two: where refining begins and ends, and how many
 # are enough to solve the equations before the correction on all points: so many powers fewer, and
@@ -84,10 +81,12 @@ class Prediction(Record):
     train_loss : float
         Mean loss on the training data, without the ridge term.
     train_error : float
-    query : Query or None
-        The query that was used; None for classifiers without one.
     margin : float or None
         Margin of the unit-norm readout, if ridge = 0 and the training data are separable.
+    query : Query or None
+        The query that was used; None for classifiers without one.
+    learnt : Alignment or None
+        How the query was learnt; None if it was given.
     order_parameters : OrderParameters
     uncertainty : Uncertainty
     solution : Solution
@@ -96,8 +95,9 @@ class Prediction(Record):
     test_error: float
     train_loss: float
     train_error: float
-    query: Query | None
     margin: float | None
+    query: Query | None = field(metadata={"merge": True})
+    learnt: Alignment | None = field(metadata={"merge": True})
     order_parameters: OrderParameters
     uncertainty: Uncertainty
     solution: Solution
@@ -107,6 +107,7 @@ class Prediction(Record):
 def predict(
     task: Task,
     training: Training,
+    *,
     classifier: str = "attention",
     query: Query | None = None,
     at: Task | None = None,
@@ -117,7 +118,8 @@ def predict(
     Parameters
     ----------
     task, training : Task, Training
-    classifier : "attention", "pooled" or "vectorised"
+    classifier : str
+        "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
     query : Query, optional
         A given query instead of the one that `align` predicts; for attention.
     at : Task, optional
@@ -134,8 +136,9 @@ def predict(
 def curve(
     task: Task,
     training: Training,
+    *,
     over: str = "alpha1",
-    values: Iterable[float] = (),
+    values: Iterable[float],
     classifier: str = "attention",
     query: Query | None = None,
     at: Task | None = None,
@@ -172,33 +175,30 @@ def feature_law(
     task: Task, classifier: str, query: Query | None, log2_points: int = FIRST_SIZE, seed: int = 0
 ) -> FeatureLaw:
     """Return the law of a classifier's features."""
-    validation.choice("classifier", classifier, CLASSIFIERS)
-    if classifier == "pooled":
-        return pooled_law(task)
-    if classifier == "vectorised":
-        return vectorised_law(task)
-    if query is None:
-        raise ParameterError("query", None, "a Query for the attention classifier")
-    return attention_law(task, query, log2_points, seed)
+    found = classifier_law(classifier)
+    if query is None and found.takes_query:
+        raise ParameterError("query", None, f"a Query for the {classifier} classifier")
+    return found.make(task, query, log2_points, seed)
 
 
 def chosen_query(
     task: Task, training: Training | None, classifier: str, query: Query | None
-) -> Query | None:
-    """Return the given query, or the learnt one for attention, or None for other classifiers."""
+) -> tuple[Query | None, Alignment | None]:
+    """Return the given query, or the learnt one with how it was learnt, or None without one."""
     validation.instance("task", task, Task)
     validation.instance("training", training, Training, optional=True)
     validation.instance("query", query, Query, optional=True)
-    if classifier != "attention":
+    if not classifier_law(classifier).takes_query:
         if query is not None:
-            accepted = f"None for the {classifier} classifier: only attention takes a query"
+            accepted = f"None for the {classifier} classifier, which takes no query"
             raise ParameterError("query", query, accepted)
-        return None
+        return None, None
     if query is not None:
-        return query
+        return query, None
     if training is None:
         raise ParameterError("query", None, "a Query, or a Training to learn it with")
-    return learnt_query(task, training)
+    learnt = learnt_alignment(task, training)
+    return learnt.query, learnt
 
 
 class _Path:
@@ -207,7 +207,8 @@ class _Path:
     def __init__(
         self, classifier: str, query: Query | None, at: Task | None, tolerance: float
     ) -> None:
-        self.classifier = validation.choice("classifier", classifier, CLASSIFIERS)
+        self.law = classifier_law(classifier)
+        self.classifier = classifier
         self.query = query
         validation.instance("at", at, Task, optional=True)
         self.at = at
@@ -218,16 +219,16 @@ class _Path:
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
         validation.instance("training", training, Training)
-        query = chosen_query(task, training, self.classifier, self.query)
-        vectorised = self.classifier == "vectorised"
-        if self.at is not None and vectorised and self.at.length != task.length:
-            accepted = f"{task.length}, the training length, for the vectorised classifier"
+        query, learnt = chosen_query(task, training, self.classifier, self.query)
+        if self.at is not None and self.law.fixed_length and self.at.length != task.length:
+            accepted = f"{task.length}, the training length, for the {self.classifier} classifier"
             raise ParameterError("at.length", self.at.length, accepted)
         while True:
-            prediction = self._predict_at(task, training, query, self._size)
+            found = self._predict_at(task, training, query, self._size)
+            prediction = replace(found, learnt=learnt)
             error = prediction.uncertainty.test_error
             settled = error <= self.tolerance or not prediction.solution.converged
-            if settled or self.classifier != "attention":
+            if settled or self.law.exact:
                 return prediction
             if self._size == LAST_SIZE:
                 return replace(prediction, solution=self._short_of_tolerance(prediction))
@@ -286,8 +287,9 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
         test_error=value,
         train_loss=readout.train_loss,
         train_error=readout.train_error,
-        query=query,
         margin=readout.margin,
+        query=query,
+        learnt=None,
         order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
         uncertainty=uncertainty,
         solution=readout.solution,

@@ -1,0 +1,209 @@
+"""How each classifier's training data are drawn, and what its readout does to fresh data.
+
+`SAMPLERS` has one entry for a classifier; everything else in the package that names classifiers
+takes the names from there. A new one needs an entry here and one in `theory.laws.LAWS`
+(docs/extending.md).
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sparsetoken.arrays import Array
+from sparsetoken.learning.features import (
+    features,
+)
+from sparsetoken.learning.readout import Readout
+from sparsetoken.simulation.geometry import (
+    AttentionGeometry,
+    Geometry,
+    PooledGeometry,
+    VectorisedGeometry,
+)
+from sparsetoken.simulation.reduced import reduced_attention, reduced_pooled, reduced_vectorised
+from sparsetoken.task import Query, Task
+
+__all__ = ["SAMPLERS", "ClassifierSampler", "orthogonal"]
+
+
+class ClassifierSampler(ABC):
+    """Draws of one classifier, in two ways with the same law.
+
+    "Reduced" draws features in a frame of few numbers, "plain" maps whole sequences. `query` is
+    None for a classifier that takes none.
+
+    Attributes
+    ----------
+    takes_query : bool
+        Whether the classifier has a query, learnt or given.
+    fixed_length : bool
+        Whether it can only be used on sequences of the length it was trained on.
+    """
+
+    takes_query: bool = False
+    fixed_length: bool = False
+
+    def columns(self, task: Task, dimension: int) -> int:  # noqa: ARG002
+        """Return the number of features."""
+        return dimension
+
+    @abstractmethod
+    def reduced(
+        self,
+        task: Task,
+        query: Query | None,
+        count: int,
+        dimension: int,
+        rng: np.random.Generator,
+        dtype: DTypeLike,
+    ) -> tuple[Array, Array]:
+        """Draw features (count, columns), in any frame, and labels (count,)."""
+
+    @abstractmethod
+    def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:
+        """Return what a readout in the frame of `reduced` does to fresh data."""
+
+    @abstractmethod
+    def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:
+        """Return the features of sequences X (n, L, d) for a query vector (d,)."""
+
+    @abstractmethod
+    def plain_geometry(
+        self, readout: Readout, signal: Array, vector: Array | None, query: Query | None
+    ) -> Geometry:
+        """Return what a readout of `features` does to fresh data with that signal (d,)."""
+
+
+class _Pooled(ClassifierSampler):
+    def reduced(
+        self,
+        task: Task,
+        query: Query | None,  # noqa: ARG002
+        count: int,
+        dimension: int,
+        rng: np.random.Generator,
+        dtype: DTypeLike,
+    ) -> tuple[Array, Array]:
+        return reduced_pooled(task, count, dimension, rng, dtype)
+
+    def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:  # noqa: ARG002
+        return PooledGeometry(float(readout.weights[0]), _norm(readout.weights), readout.bias)
+
+    def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:  # noqa: ARG002
+        return features(X, "pooled")
+
+    def plain_geometry(
+        self,
+        readout: Readout,
+        signal: Array,
+        vector: Array | None,  # noqa: ARG002
+        query: Query | None,  # noqa: ARG002
+    ) -> Geometry:
+        w = readout.weights
+        return PooledGeometry(float(w @ signal), _norm(w), readout.bias)
+
+
+class _Vectorised(ClassifierSampler):
+    fixed_length = True
+
+    def columns(self, task: Task, dimension: int) -> int:
+        return dimension * task.length
+
+    def reduced(
+        self,
+        task: Task,
+        query: Query | None,  # noqa: ARG002
+        count: int,
+        dimension: int,
+        rng: np.random.Generator,
+        dtype: DTypeLike,
+    ) -> tuple[Array, Array]:
+        return reduced_vectorised(task, count, dimension, rng, dtype)
+
+    def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:  # noqa: ARG002
+        w = readout.weights
+        return VectorisedGeometry(w[: task.length].copy(), _norm(w), readout.bias)
+
+    def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:  # noqa: ARG002
+        return features(X, "vectorised")
+
+    def plain_geometry(
+        self,
+        readout: Readout,
+        signal: Array,
+        vector: Array | None,  # noqa: ARG002
+        query: Query | None,  # noqa: ARG002
+    ) -> Geometry:
+        w = readout.weights
+        return VectorisedGeometry(w.reshape(-1, len(signal)) @ signal, _norm(w), readout.bias)
+
+
+class _Attention(ClassifierSampler):
+    takes_query = True
+
+    def reduced(
+        self,
+        task: Task,
+        query: Query | None,
+        count: int,
+        dimension: int,
+        rng: np.random.Generator,
+        dtype: DTypeLike,
+    ) -> tuple[Array, Array]:
+        assert query is not None
+        return reduced_attention(
+            task, query.alignment, query.sharpness, count, dimension, rng, dtype
+        )
+
+    def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:  # noqa: ARG002
+        assert query is not None
+        w = readout.weights
+        return AttentionGeometry(
+            query.alignment, query.sharpness, w[0], w[1], _norm(w[1:]), readout.bias
+        )
+
+    def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:
+        return features(X, "attention", vector, inverse_temperature)
+
+    def plain_geometry(
+        self, readout: Readout, signal: Array, vector: Array | None, query: Query | None
+    ) -> Geometry:
+        """Split w along the query and the rest of the signal; any frame will do for a query of 0."""
+        assert vector is not None
+        assert query is not None
+        w, bias, gamma = readout.weights, readout.bias, query.alignment
+        norm = _norm(vector)
+        if norm == 0:
+            unit = orthogonal(signal, np.ones_like(signal))
+            return AttentionGeometry(
+                0.0, 0.0, float(w @ unit), float(w @ signal), _across(w, unit), bias
+            )
+        unit = vector / norm
+        on_query, across = float(w @ unit), math.sqrt(max(0.0, 1 - gamma**2))
+        on_rest = (float(w @ signal) - gamma * on_query) / across if across > 0 else 0.0
+        return AttentionGeometry(gamma, query.sharpness, on_query, on_rest, _across(w, unit), bias)
+
+
+SAMPLERS: dict[str, ClassifierSampler] = {
+    "attention": _Attention(),
+    "pooled": _Pooled(),
+    "vectorised": _Vectorised(),
+}
+
+
+def orthogonal(signal: Array, vector: Array) -> Array:
+    """Return the direction of `vector` without its part along the unit vector `signal`."""
+    rest = vector - (vector @ signal) * signal
+    rest /= np.linalg.norm(rest)
+    rest -= (rest @ signal) * signal
+    return np.asarray(rest / np.linalg.norm(rest))
+
+
+def _norm(vector: Array) -> float:
+    return float(np.linalg.norm(vector))
+
+
+def _across(vector: Array, unit: Array) -> float:
+    return _norm(vector - (vector @ unit) * unit)
