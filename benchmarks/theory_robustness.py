@@ -197,8 +197,8 @@ def check_curves(tolerance: float) -> Record:
             query = Query(0.8, 1.0) if over in Query.__dataclass_fields__ else None
             found = record.call(
                 f"over {over}, {task}, {training}, {query}",
-                lambda args=(task, training, over, values), query=query: curve(
-                    *args, query=query, tolerance=tolerance
+                lambda pair=(task, training), over=over, values=values, query=query: curve(
+                    *pair, over=over, values=values, query=query, tolerance=tolerance
                 ),
                 lambda results, loss=loss: (
                     fault for result in results for fault in prediction_faults(result, loss)
