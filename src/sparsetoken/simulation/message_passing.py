@@ -1,0 +1,396 @@
+"""Approximate message passing on data: the best known efficient learner of the signal.
+
+With x = √d ξ the positive sequences are X = (θ/√d) v xᵀ + Z. Message passing alternates between an
+estimate of x, given a prior N(0, I), and of the places v of each sequence, given that R of them are
+ones (docs/theory.md, section 8.3). Negative sequences say nothing about ξ.
+
+Two sources of data give the same law of everything reported: "plain" builds the sequences, "reduced"
+draws only the products with them that the algorithm asks for, each given all the earlier ones.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.learning.features import as_sequences
+from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.records import Record
+from sparsetoken.simulation.averages import averages
+from sparsetoken.simulation.sampling import sample
+from sparsetoken.simulation.streams import stream
+from sparsetoken.task import Task
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "LearntDirection",
+    "MessagePassing",
+    "learn_direction",
+    "place_means",
+    "simulate_message_passing",
+]
+
+SAMPLERS = ("reduced", "plain")
+STEPS = 300
+TOLERANCE = 1e-6
+# Of this relative size a new direction is rounding.
+_ROUNDING = 1e-9
+_TEST_SCORES = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class LearntDirection:
+    """What message passing learnt.
+
+    Attributes
+    ----------
+    direction : array of shape (d,)
+        Unit vector, the estimate of ξ; 0 where nothing was to be learnt from.
+    estimated_overlap : float
+        What the algorithm itself expects of the squared cosine with ξ.
+    solution : Solution
+        Its residual is the relative change in the last step.
+    """
+
+    direction: Array
+    estimated_overlap: float
+    solution: Solution
+
+    def scores(self, task: Task, X: ArrayLike) -> Array:
+        """Return the log-likelihood ratio of each sequence of X (n, L, d).
+
+        It is that of a signal of strength θ√(estimated overlap) along the direction.
+        """
+        tokens = as_sequences(X) @ self.direction
+        return _log_ratio(tokens, task, task.strength * math.sqrt(self.estimated_overlap))
+
+    def predict(self, task: Task, X: ArrayLike) -> Array:
+        """Return the predicted labels, -1 or +1."""
+        return np.where(self.scores(task, X) > _threshold(task), 1, -1)
+
+
+@dataclass(frozen=True)
+class MessagePassing(Record):
+    """Means over trials of message passing, with standard errors.
+
+    Attributes
+    ----------
+    overlap : float
+        Squared cosine of the learnt direction with the signal.
+    alignment : float
+        Its cosine; a `Query` of this alignment gives the direction to attention.
+    estimated_overlap : float
+        What the algorithm itself expects.
+    test_error : float
+        Of the likelihood-ratio classifier along the direction.
+    steps : float
+    uncertainty : dict
+        Standard errors of the means; None with one trial.
+    converged : float
+        Fraction of trials that came to rest.
+    dimension, trials : int
+    alpha : float
+    """
+
+    overlap: float
+    alignment: float
+    estimated_overlap: float
+    test_error: float
+    steps: float
+    uncertainty: dict[str, float | None]
+    converged: float
+    dimension: int
+    trials: int
+    alpha: float
+
+
+class _Tokens(Protocol):
+    """Products with the matrix of positive tokens, of shape (n L, d)."""
+
+    count: int
+    dimension: int
+
+    def scores(self, x: Array) -> Array:
+        """Return X x, of shape (n, L)."""
+
+    def sums(self, v: Array) -> Array:
+        """Return Σ v_il X_il, of shape (d,)."""
+
+
+def learn_direction(
+    task: Task, X: ArrayLike, y: ArrayLike, *, steps: int = STEPS, tolerance: float = TOLERANCE
+) -> LearntDirection:
+    """Learn the signal's direction from labelled sequences by message passing.
+
+    The direction is a query like any other: `features(X, "attention", query=κ direction)` and
+    `fit_readout` train a readout on it, and `predict` uses it as well as it can be used.
+
+    Parameters
+    ----------
+    task : Task
+        Its strength and number of informative tokens are known to the algorithm.
+    X : array of shape (n, L, d)
+    y : array of shape (n,), labels -1 and +1
+    steps : int
+        At most so many.
+    tolerance : float
+        Relative change of the estimate at which it stops.
+    """
+    validation.instance("task", task, Task)
+    X, y = as_sequences(X), np.asarray(y)
+    if y.shape != (len(X),) or not np.all(np.abs(y) == 1):
+        raise ParameterError("y", y.shape, f"labels -1 and +1 of shape ({len(X)},)")
+    if X.shape[1] != task.length:
+        raise ParameterError("tokens in X", X.shape[1], f"{task.length}, the task's length")
+    steps = validation.integer("steps", steps, low=1)
+    return _learn(task, _PlainTokens(np.asarray(X[y > 0], dtype=float)), steps, tolerance)
+
+
+def _learn(task: Task, tokens: _Tokens, steps: int, tolerance: float) -> LearntDirection:
+    """Iterate from no information: all places alike."""
+    strength, dimension = task.strength, tokens.dimension
+    gain = strength / math.sqrt(dimension)
+    places = np.full((tokens.count, task.length), task.informative / task.length)
+    estimate = np.zeros(dimension)
+    change = math.inf
+    status, done = Status.STEP_LIMIT, steps
+    for step in range(steps):
+        before = estimate
+        precision = 1 + gain**2 * float(np.sum(places**2))
+        spread = gain**2 * float(np.sum(places * (1 - places)))
+        estimate = (gain * tokens.sums(places) - spread * before) / precision
+        norm = float(np.linalg.norm(estimate))
+        if norm == 0:
+            break
+        change = float(np.linalg.norm(estimate - before)) / norm
+        if change < tolerance:
+            status, done = Status.CONVERGED, step + 1
+            break
+        scores = gain * tokens.scores(estimate) - strength**2 / precision * places
+        places = place_means(scores, task.informative)
+    norm = float(np.linalg.norm(estimate))
+    if norm == 0:
+        nothing = Solution(Status.CONVERGED, 0.0, 0, "no positive sequence, or no signal")
+        return LearntDirection(estimate, 0.0, nothing)
+    overlap = min(norm**2 / dimension, 1.0)
+    return LearntDirection(estimate / norm, overlap, Solution(status, change, done))
+
+
+def place_means(scores: Array, informative: int) -> Array:
+    """Return the posterior means of 0/1 places with R ones, of weights exp(scores) (n, L).
+
+    For R = 1 the softmax. Otherwise P(place l) = e^{s_l} Σ_j e_j(before l) e_{R-1-j}(after l) over
+    e_R(all), with elementary symmetric polynomials in logarithms.
+    """
+    length = scores.shape[1]
+    if informative > length - informative:
+        return 1 - place_means(-scores, length - informative)
+    if informative == 1:
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    result = np.empty_like(scores)
+    size = max(1, _TEST_SCORES // (length * informative))
+    for start in range(0, len(scores), size):
+        block = scores[start : start + size].T
+        before = _log_polynomials(block, informative)
+        after = _log_polynomials(block[::-1], informative)[::-1]
+        terms = before[:-1, :informative] + after[1:, informative - 1 :: -1]
+        logs = np.logaddexp.reduce(terms[:, :informative], axis=1)
+        result[start : start + size] = np.exp(block + logs - before[-1, informative]).T
+    return result
+
+
+def _log_polynomials(exponents: Array, order: int) -> Array:
+    """Return log e_j of the first l weights exp(exponents) (L, n), of shape (L + 1, order + 1, n)."""
+    length, count = exponents.shape
+    logs = np.full((length + 1, order + 1, count), -np.inf)
+    logs[:, 0] = 0.0
+    for index, exponent in enumerate(exponents):
+        logs[index + 1, 1:] = np.logaddexp(logs[index, 1:], exponent + logs[index, :-1])
+    return logs
+
+
+class _PlainTokens:
+    """The positive sequences themselves."""
+
+    def __init__(self, X: Array) -> None:
+        self.count, self.length, self.dimension = X.shape
+        self._rows = X.reshape(-1, self.dimension)
+
+    def scores(self, x: Array) -> Array:
+        return np.asarray((self._rows @ x).reshape(self.count, self.length))
+
+    def sums(self, v: Array) -> Array:
+        return np.asarray(v.reshape(-1) @ self._rows)
+
+
+class _ReducedTokens:
+    """Products with positive sequences that are drawn when they are asked for.
+
+    Let Z be the noise, U and W orthonormal bases of the vectors that it was multiplied with from
+    the right and from the left, and A = ZU, B = ZᵀW. Given these, Z is A Uᵀ + W Bᵀ - W(WᵀA)Uᵀ plus
+    fresh noise between the complements of W and U: a product with a new vector is known but for one
+    fresh normal vector. The signal lies along the first axis, in the first R tokens.
+    """
+
+    def __init__(self, task: Task, count: int, dimension: int, rng: np.random.Generator) -> None:
+        self.count, self.dimension = count, dimension
+        self._task, self._rng = task, rng
+        rows = count * task.length
+        self._right, self._right_images = np.empty((0, dimension)), np.empty((0, rows))
+        self._left, self._left_images = np.empty((0, rows)), np.empty((0, dimension))
+
+    def scores(self, x: Array) -> Array:
+        product, self._right, self._right_images = self._product(
+            x, self._right, self._right_images, self._left, self._left_images
+        )
+        scores = product.reshape(self.count, self._task.length)
+        scores[:, : self._task.informative] += self._task.strength * float(x[0])
+        return scores
+
+    def sums(self, v: Array) -> Array:
+        sums, self._left, self._left_images = self._product(
+            v.reshape(-1), self._left, self._left_images, self._right, self._right_images
+        )
+        sums[0] += self._task.strength * float(v[:, : self._task.informative].sum())
+        return sums
+
+    def _product(
+        self, vector: Array, basis: Array, images: Array, others: Array, other_images: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return the product with a vector, and the basis and images with the new direction."""
+        rest = vector - (basis @ vector) @ basis
+        rest -= (basis @ rest) @ basis
+        norm = float(np.linalg.norm(rest))
+        if norm > _ROUNDING * float(np.linalg.norm(vector)):
+            unit = rest / norm
+            fresh = self._rng.standard_normal((images.shape[1],))
+            fresh -= (others @ fresh) @ others
+            image = (other_images @ unit) @ others + fresh
+            basis, images = np.vstack([basis, unit]), np.vstack([images, image])
+        return (basis @ vector) @ images, basis, images
+
+
+def simulate_message_passing(
+    task: Task,
+    alpha: float,
+    *,
+    dimension: int,
+    trials: int = 8,
+    sampler: str = "reduced",
+    steps: int = STEPS,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> MessagePassing:
+    """Run message passing on data drawn from a task; means and standard errors over trials.
+
+    Parameters
+    ----------
+    alpha : float
+        Samples per dimension, all of them.
+    dimension, trials : int
+    sampler : "reduced" or "plain"
+    steps : int
+        Steps of message passing at most.
+    seed : int
+    progress : callable, optional
+        Called as progress(finished, trials) after every trial.
+    """
+    validation.instance("task", task, Task)
+    alpha = validation.real("alpha", alpha, low=0, inclusive=False)
+    dimension = validation.integer("dimension", dimension, low=2)
+    trials = validation.integer("trials", trials, low=1)
+    steps = validation.integer("steps", steps, low=1)
+    seed = validation.integer("seed", seed, low=0)
+    validation.choice("sampler", sampler, SAMPLERS)
+    settings = {
+        "stage": "message passing",
+        "task": task.to_dict(),
+        "alpha": alpha,
+        "dimension": dimension,
+        "sampler": sampler,
+        "steps": steps,
+    }
+    rows = []
+    for trial in range(trials):
+        rows.append(_trial(task, alpha, dimension, sampler, steps, stream(seed, settings, trial)))
+        if progress is not None:
+            progress(trial + 1, trials)
+    means, errors = averages(rows)
+    converged = means.pop("converged")
+    return MessagePassing(
+        **means,
+        uncertainty=errors,
+        converged=converged,
+        dimension=dimension,
+        trials=trials,
+        alpha=alpha,
+    )
+
+
+def _trial(
+    task: Task, alpha: float, dimension: int, sampler: str, steps: int, rng: np.random.Generator
+) -> dict[str, float]:
+    count = max(1, round(alpha * dimension))
+    if sampler == "plain":
+        drawn = sample(task, count, dimension, rng)
+        signal = drawn.signal
+        tokens: _Tokens = _PlainTokens(drawn.X[drawn.y > 0])
+    else:
+        signal = np.eye(1, dimension)[0]
+        positives = int(rng.binomial(count, task.positive_rate))
+        tokens = _ReducedTokens(task, positives, dimension, rng)
+    learnt = _learn(task, tokens, steps, TOLERANCE)
+    alignment = float(learnt.direction @ signal)
+    return {
+        "overlap": alignment**2,
+        "alignment": alignment,
+        "estimated_overlap": learnt.estimated_overlap,
+        "test_error": _test_error(task, alignment, learnt.estimated_overlap, rng),
+        "steps": float(learnt.solution.steps),
+        "converged": float(learnt.solution.converged),
+    }
+
+
+def _test_error(
+    task: Task, alignment: float, estimated_overlap: float, rng: np.random.Generator
+) -> float:
+    """Return the error of the likelihood-ratio classifier, from the scalars that it sees."""
+    count = max(256, _TEST_SCORES // (2 * task.length))
+    assumed = task.strength * math.sqrt(estimated_overlap)
+    wrong = 0.0
+    size = max(1, _TEST_SCORES // (8 * task.length))
+    for start in range(0, count, size):
+        noise = rng.standard_normal((min(size, count - start), task.length))
+        alarms = _log_ratio(noise, task, assumed) > _threshold(task)
+        noise[:, : task.informative] += task.strength * alignment
+        missed = _log_ratio(noise, task, assumed) <= _threshold(task)
+        rate = task.positive_rate
+        wrong += rate * float(missed.sum()) + (1 - rate) * float(alarms.sum())
+    return wrong / count
+
+
+def _log_ratio(tokens: Array, task: Task, strength: float) -> Array:
+    """Return log mean over R-subsets of exp(s Σ x - R s²/2), for tokens x (n, L)."""
+    order, length = task.informative, task.length
+    exponents = strength * tokens.T
+    if order == 1:
+        total = np.logaddexp.reduce(exponents, axis=0)
+    else:
+        logs = np.full((order + 1, exponents.shape[1]), -np.inf)
+        logs[0] = 0.0
+        for exponent in exponents:
+            logs[1:] = np.logaddexp(logs[1:], exponent + logs[:-1])
+        total = logs[order]
+    subsets = gammaln(length + 1) - gammaln(order + 1) - gammaln(length - order + 1)
+    return np.asarray(total - subsets - 0.5 * order * strength**2)
+
+
+def _threshold(task: Task) -> float:
+    return math.log((1 - task.positive_rate) / task.positive_rate)
