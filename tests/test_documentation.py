@@ -84,8 +84,8 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
 
 def test_sections_of_the_theory_that_the_code_cites_exist() -> None:
     theory = (ROOT / "docs/theory.md").read_text()
-    headings = re.findall(r"^#+ (\d(?:\.\d)?)\.? ", theory, re.MULTILINE)
+    headings = re.findall(r"^#+ (\d+(?:\.\d)?)\.? ", theory, re.MULTILINE)
     sources = " ".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    cited = set(re.findall(r"docs/theory\.md,\s+section\s+(\d(?:\.\d)?)", sources))
+    cited = set(re.findall(r"docs/theory\.md,\s+section\s+(\d+(?:\.\d)?)", sources))
     assert {"2", "5", "5.1", "7"} <= cited
     assert cited <= set(headings)

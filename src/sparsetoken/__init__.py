@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     )
     from sparsetoken.numerics.solution import Solution, Status
     from sparsetoken.records import Curve
+    from sparsetoken.simulation.message_passing import (
+        LearntDirection,
+        MessagePassing,
+        learn_direction,
+        simulate_message_passing,
+    )
     from sparsetoken.simulation.sampling import Sample, sample
     from sparsetoken.simulation.trials import Simulation, Trial, run_trial, simulate
     from sparsetoken.sweeps.run import run_cells, run_sweep
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from sparsetoken.task import Query, Task, Training
     from sparsetoken.theory.alignment import Alignment, align
     from sparsetoken.theory.capacity import Capacity, capacity
+    from sparsetoken.theory.floor import Floor, HardPhase, floor, floor_curve, hard_phase
     from sparsetoken.theory.oracle import Oracle, RequiredStrength, oracle, required_strength
     from sparsetoken.theory.prediction import Prediction, curve, predict
     from sparsetoken.validation import ParameterError
@@ -77,6 +84,12 @@ _HOMES = {
     ),
     "numerics.solution": ("Solution", "Status"),
     "records": ("Curve",),
+    "simulation.message_passing": (
+        "LearntDirection",
+        "MessagePassing",
+        "learn_direction",
+        "simulate_message_passing",
+    ),
     "simulation.sampling": ("Sample", "sample"),
     "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
     "sweeps.run": ("run_cells", "run_sweep"),
@@ -85,6 +98,7 @@ _HOMES = {
     "task": ("Query", "Task", "Training"),
     "theory.alignment": ("Alignment", "align"),
     "theory.capacity": ("Capacity", "capacity"),
+    "theory.floor": ("Floor", "HardPhase", "floor", "floor_curve", "hard_phase"),
     "theory.oracle": ("Oracle", "RequiredStrength", "oracle", "required_strength"),
     "theory.prediction": ("Prediction", "curve", "predict"),
     "validation": ("ParameterError",),
@@ -99,7 +113,11 @@ __all__ = [
     "Curve",
     "DigitBags",
     "ElementwiseAttentionClassifier",
+    "Floor",
+    "HardPhase",
+    "LearntDirection",
     "Loss",
+    "MessagePassing",
     "Oracle",
     "ParameterError",
     "PooledClassifier",
@@ -128,7 +146,11 @@ __all__ = [
     "digit_bags",
     "features",
     "fit_readout",
+    "floor",
+    "floor_curve",
     "get_loss",
+    "hard_phase",
+    "learn_direction",
     "localisation_score",
     "loss_names",
     "mask_tokens",
@@ -143,6 +165,7 @@ __all__ = [
     "sample",
     "separability",
     "simulate",
+    "simulate_message_passing",
     "train",
     "unregister_loss",
 ]

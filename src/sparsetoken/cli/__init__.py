@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from sparsetoken import __version__
+from sparsetoken.cli.floor import floor
 from sparsetoken.cli.reproduce import reproduce
 from sparsetoken.cli.simulate import simulate
 from sparsetoken.cli.sweep import sweep
@@ -41,5 +42,5 @@ def main() -> None:
     """Find weak signals in a few tokens: exact theory, simulation and estimators."""
 
 
-for command in (predict, align, capacity, oracle, simulate, sweep, reproduce):
+for command in (predict, align, capacity, oracle, floor, simulate, sweep, reproduce):
     main.add_command(command)

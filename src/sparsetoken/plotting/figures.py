@@ -42,6 +42,7 @@ SYMBOLS = {
     "informative": "R",
     "strength": "θ",
     "positive_rate": "π",
+    "alpha": "α",
     "alpha0": "α0",
     "alpha1": "α1",
     "loss": "loss",

@@ -39,6 +39,7 @@ LOOKS = {
     "pooled": Look("pooled linear", COLOURS["blue"], "s"),
     "vectorised": Look("vectorised linear", COLOURS["green"], "^"),
     "bayes": Look("Bayes floor", COLOURS["black"], "*"),
+    "message_passing": Look("message passing", COLOURS["sky"], "D"),
     "elementwise": Look("element-wise, sigmoid", COLOURS["purple"], "D"),
     "sigmoid": Look("element-wise, sigmoid", COLOURS["purple"], "D"),
     "tanh": Look("element-wise, tanh", COLOURS["sky"], "v"),

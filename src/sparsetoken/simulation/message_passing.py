@@ -2,7 +2,7 @@
 
 With x = √d ξ the positive sequences are X = (θ/√d) v xᵀ + Z. Message passing alternates between an
 estimate of x, given a prior N(0, I), and of the places v of each sequence, given that R of them are
-ones (docs/theory.md, section 8.3). Negative sequences say nothing about ξ.
+ones (docs/theory.md, section 10.3). Negative sequences say nothing about ξ.
 
 Two sources of data give the same law of everything reported: "plain" builds the sequences, "reduced"
 draws only the products with them that the algorithm asks for, each given all the earlier ones.
@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
-from sparsetoken.learning.features import as_sequences
+from sparsetoken.learning.features import sequence_array
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
 from sparsetoken.simulation.averages import averages
@@ -67,7 +67,7 @@ class LearntDirection:
 
         It is that of a signal of strength θ√(estimated overlap) along the direction.
         """
-        tokens = as_sequences(X) @ self.direction
+        tokens = sequence_array(X) @ self.direction
         return _log_ratio(tokens, task, task.strength * math.sqrt(self.estimated_overlap))
 
     def predict(self, task: Task, X: ArrayLike) -> Array:
@@ -143,13 +143,16 @@ def learn_direction(
         Relative change of the estimate at which it stops.
     """
     validation.instance("task", task, Task)
-    X, y = as_sequences(X), np.asarray(y)
-    if y.shape != (len(X),) or not np.all(np.abs(y) == 1):
-        raise ParameterError("y", y.shape, f"labels -1 and +1 of shape ({len(X)},)")
-    if X.shape[1] != task.length:
-        raise ParameterError("tokens in X", X.shape[1], f"{task.length}, the task's length")
+    sequences, labels = sequence_array(X), np.asarray(y)
+    if labels.shape != (len(sequences),) or not np.all(np.abs(labels) == 1):
+        raise ParameterError("y", labels.shape, f"labels -1 and +1 of shape ({len(sequences)},)")
+    length = sequences.shape[1]
+    if length != task.length:
+        raise ParameterError("tokens in X", length, f"{task.length}, the task's length")
     steps = validation.integer("steps", steps, low=1)
-    return _learn(task, _PlainTokens(np.asarray(X[y > 0], dtype=float)), steps, tolerance)
+    return _learn(
+        task, _PlainTokens(np.asarray(sequences[labels > 0], dtype=float)), steps, tolerance
+    )
 
 
 def _learn(task: Task, tokens: _Tokens, steps: int, tolerance: float) -> LearntDirection:

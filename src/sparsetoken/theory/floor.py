@@ -1,4 +1,4 @@
-"""What any learner could reach, and what is known to be reachable (docs/theory.md, section 8).
+"""What any learner could reach, and what is known to be reachable (docs/theory.md, section 10).
 
 The signal ξ is unknown; n = αd labelled sequences tell about it. The squared cosine m of the best
 estimate with ξ solves m = Λe/(1 + Λe) with Λ = απθ² and e = e(θ√m), the overlap of `places`. Of

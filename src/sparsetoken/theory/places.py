@@ -1,4 +1,4 @@
-"""What noisy scores tell about which tokens are informative (docs/theory.md, section 8.1).
+"""What noisy scores tell about which tokens are informative (docs/theory.md, section 10.1).
 
 A 0/1 vector v with R ones in random places is seen through scores s v + z, z standard normal. Two
 functions of s say all that the Bayes floor needs:
