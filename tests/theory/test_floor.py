@@ -151,7 +151,7 @@ def test_without_a_signal_nothing_is_learnt() -> None:
 
 def test_many_samples_are_as_good_as_knowing_the_signal() -> None:
     for task in (Task(10, 1, 3.0, 0.4), Task(8, 3, 1.5, 0.5), Task(20, 19, 1.0, 0.5)):
-        found, known = floor(task, 1e5), oracle(task, "bayes")
+        found, known = floor(task, 1e5), oracle(task, classifier="bayes")
         assert found.overlap > 1 - 1e-4
         assert abs(found.error - known.error) <= found.uncertainty.error + known.uncertainty + 1e-4
         gap = floor(task, 10.0).error - known.error
@@ -237,7 +237,7 @@ def test_the_bar_of_the_error_holds_that_of_the_overlap() -> None:
     states.bars["overlap"] = 0.05
     error, bar = states._error("overlap")
     moved = states.values["overlap"] - 0.05
-    other = oracle(task.replace(strength=2.5 * np.sqrt(moved)), "bayes")
+    other = oracle(task.replace(strength=2.5 * np.sqrt(moved)), classifier="bayes")
     assert abs(other.error - error) <= bar
     assert bar < 0.05
 

@@ -1,6 +1,6 @@
 """`sparsetoken floor`: what any learner could reach, and what message passing does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,18 +22,22 @@ from sparsetoken.cli.output import (
     print_record,
     tell_written,
 )
-from sparsetoken.records import measured
+from sparsetoken.records import UNCERTAINTY
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 
 if TYPE_CHECKING:
+    from sparsetoken.records import Curve
     from sparsetoken.theory.floor import Floor
 
 __all__ = ["floor"]
 
 _TITLE = "Bayes floor"
 _VARIED = ("alpha", *(item.name for item in fields(Task)))
-_IN_CURVES = ("overlap", "error", "reachable_overlap", "reachable_error", "phase")
+# Left out of the table of a curve, for room.
+_NOT_IN_CURVES = tuple(
+    f"{prefix}free_energy{suffix}" for prefix in ("", "reachable_") for suffix in ("", UNCERTAINTY)
+)
 _WORDS = """\b
 Words in the table:
   overlap      squared cosine of the best estimate of the signal with the signal
@@ -71,13 +75,13 @@ def floor(alpha: float, tolerance: float, transitions: bool, **options: Any) -> 
     settings = {**task.to_dict(), "alpha": alpha}
     if over is None:
         refuse_curve_options(options)
-        record = _record(floor_once(task, alpha, tolerance=tolerance))
+        row = floor_once(task, alpha, tolerance=tolerance).to_dict()
         if transitions:
-            record |= _transitions(task)
+            row |= _transitions(task)
         if options["as_json"]:
-            print_json(settings, [record])
+            print_json(settings, row)
         else:
-            print_record(_TITLE, record)
+            print_record(_TITLE, {name: row[name] for name in row if name != "alpha"})
         return
     if transitions:
         raise click.UsageError("--transitions is for one task: leave --over out")
@@ -85,71 +89,46 @@ def floor(alpha: float, tolerance: float, transitions: bool, **options: Any) -> 
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(_VARIED))
     if options["plot"] is not None:
         check_picture("plot", options["plot"])
-    values = curve_values(over, options, task)
-    found = _along(task, over, values, alpha, tolerance)
-    del settings[over]
-    _show_curve(found, over, values, settings, options)
-
-
-def _record(found: "Floor") -> dict[str, Any]:
-    flat = measured(found.to_dict())
-    kept = {name: flat[name] for name in (*_IN_CURVES, "free_energy", "reachable_free_energy")}
-    return kept | {"status": (found.solution.message, None)}
+    found = _along(task, over, curve_values(over, options, task), alpha, tolerance)
+    if options["as_json"]:
+        print_json(dict(found.settings), found.to_rows())
+    else:
+        print_curve(_TITLE, found, hidden=_NOT_IN_CURVES)
+    if options["plot"] is not None:
+        _draw(options["plot"], found, options["logarithmic"])
 
 
 def _transitions(task: Task) -> dict[str, Any]:
+    """Return the ends of the hard phase with their errors, None where there is none."""
     from sparsetoken.theory.floor import hard_phase
 
     found = hard_phase(task)
-    names = {"begins": "hard_phase_begins", "ends": "hard_phase_ends"}
-    if found is None:
-        return dict.fromkeys(names.values(), (None, None))
-    return {label: (getattr(found, name), found.uncertainty[name]) for name, label in names.items()}
+    row: dict[str, Any] = {}
+    for name in ("begins", "ends"):
+        row[f"hard_phase_{name}"] = getattr(found, name) if found else None
+        if found:
+            row[f"hard_phase_{name}_uncertainty"] = found.uncertainty[name]
+    return row
 
 
 def _along(
     task: Task, over: str, values: Sequence[float], alpha: float, tolerance: float
-) -> "list[Floor]":
+) -> "Curve[Floor]":
     from rich.console import Console
     from rich.progress import track
 
     from sparsetoken.theory.floor import floor_curve
 
-    fixed = None if over == "alpha" else alpha
-    shown = track(values, "Solving", console=Console(stderr=True), transient=True)
-    return [
-        floor_curve(task, over=over, values=[value], alpha=fixed, tolerance=tolerance)[0]
-        for value in shown
-    ]
+    return floor_curve(
+        task,
+        over=over,
+        values=track(values, "Solving", console=Console(stderr=True), transient=True),
+        alpha=None if over == "alpha" else alpha,
+        tolerance=tolerance,
+    )
 
 
-def _show_curve(
-    found: "Sequence[Floor]",
-    over: str,
-    values: Sequence[float],
-    settings: Mapping[str, Any],
-    options: Mapping[str, Any],
-) -> None:
-    records = [_record(item) for item in found]
-    if options["as_json"]:
-        print_json(settings, records, over, values)
-    else:
-        narrow = [{name: record[name] for name in _IN_CURVES} for record in records]
-        print_curve(_TITLE, over, values, narrow)
-        for message in sorted({item.solution.message for item in found} - {"converged"}):
-            click.echo(f"note: {message}", err=True)
-    if options["plot"] is not None:
-        _draw(options["plot"], over, values, records, settings, options["logarithmic"])
-
-
-def _draw(
-    path: Path,
-    over: str,
-    values: Sequence[float],
-    records: Sequence[Mapping[str, Any]],
-    settings: Mapping[str, Any],
-    logarithmic: bool,
-) -> None:
+def _draw(path: Path, found: "Curve[Floor]", logarithmic: bool) -> None:
     """Draw the best and the reachable overlap and error, with their error bands."""
     from sparsetoken.plotting import (
         describe,
@@ -165,15 +144,19 @@ def _draw(
     figure, panels = new_figure(columns=2)
     for axes, name in zip(panels, ("error", "overlap"), strict=True):
         for prefix, look in (("", "bayes"), ("reachable_", "message_passing")):
-            entries = [record[prefix + name] for record in records]
-            heights, bars = zip(*entries, strict=True)
-            style = {"linestyle": "--"} if prefix else {}
-            draw_band(axes, values, heights, bars, look_of(look), **style)
-        axes.set(xlabel=named(over), ylabel=f"test {name}" if name == "error" else name)
+            draw_band(
+                axes,
+                found.values,
+                found.column(prefix + name),
+                found.column(f"{prefix}{name}_uncertainty"),
+                look_of(look),
+                linestyle="--" if prefix else "-",
+            )
+        axes.set(xlabel=named(found.over), ylabel="test error" if name == "error" else name)
         if logarithmic:
             axes.set_xscale("log")
             tidy_log_ticks(axes)
     shared_legend(figure, columns=2)
-    figure.supxlabel(describe(settings), fontsize=6)
+    figure.supxlabel(describe(found.settings), fontsize=6)
     save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])
     tell_written(path)

@@ -152,7 +152,6 @@ def floor_curve(
     alpha : float, for another field than alpha
     """
     validation.instance("task", task, Task)
-    chosen = tuple(values)
     names = [item.name for item in fields(Task)]
     validation.choice("over", over, ["alpha", *names])
     if (alpha is None) != (over == "alpha"):
@@ -160,15 +159,15 @@ def floor_curve(
             "None: it varies" if over == "alpha" else "a number > 0, with over = a task field"
         )
         raise ParameterError("alpha", alpha, accepted)
-    if alpha is None:
-        records = [floor(task, value, tolerance=tolerance) for value in chosen]
-    else:
-        tasks = [task.replace(**{over: value}) for value in chosen]
-        records = [floor(item, alpha, tolerance=tolerance) for item in tasks]
+    chosen, records = [], []
+    for value in values:
+        varied = (task, value) if alpha is None else (task.replace(**{over: value}), alpha)
+        records.append(floor(*varied, tolerance=tolerance))
+        chosen.append(value)
     settings = {
         name: value for name, value in {**task.to_dict(), "alpha": alpha}.items() if name != over
     }
-    return Curve(over, chosen, tuple(records), settings)
+    return Curve(over, tuple(chosen), tuple(records), settings)
 
 
 def hard_phase(task: Task, *, tolerance: float = 1e-2) -> HardPhase | None:
@@ -347,7 +346,7 @@ class _States:
         δ√R/√(2π) in total variation, and so the error by π times that.
         """
         overlap, strength = self.values[name], self.task.strength
-        found = oracle(self.task.replace(strength=strength * np.sqrt(overlap)), "bayes")
+        found = oracle(self.task.replace(strength=strength * np.sqrt(overlap)), classifier="bayes")
         high = min(overlap + self.bars[name], 1.0)
         shift = strength * (np.sqrt(high) - np.sqrt(overlap))
         low = max(overlap - self.bars[name], 0.0)
