@@ -120,6 +120,7 @@ MAY_IMPORT = {
     "theory": FOUNDATION,
     "simulation": BELOW_LEARNING,
     "estimators": BELOW_LEARNING | {"plotting"},
+    "planning": BELOW_LEARNING | {"theory", "simulation", "estimators", "plotting"},
 }
 LEAVES = {"cli", "explorer", "report", "__main__"}
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         unregister_loss,
     )
     from sparsetoken.numerics.solution import Solution, Status
+    from sparsetoken.planning.forecast import Forecast, forecast
     from sparsetoken.records import Curve
     from sparsetoken.simulation.message_passing import (
         LearntDirection,
@@ -90,6 +91,7 @@ _HOMES = {
         "learn_direction",
         "simulate_message_passing",
     ),
+    "planning.forecast": ("Forecast", "forecast"),
     "simulation.sampling": ("Sample", "sample"),
     "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
     "sweeps.run": ("run_cells", "run_sweep"),
@@ -114,6 +116,7 @@ __all__ = [
     "DigitBags",
     "ElementwiseAttentionClassifier",
     "Floor",
+    "Forecast",
     "HardPhase",
     "LearntDirection",
     "Loss",
@@ -148,6 +151,7 @@ __all__ = [
     "fit_readout",
     "floor",
     "floor_curve",
+    "forecast",
     "get_loss",
     "hard_phase",
     "learn_direction",

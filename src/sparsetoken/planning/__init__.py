@@ -1,0 +1,1 @@
+"""Where theory and data meet: plans, phase maps, forecasts and diagnoses."""
