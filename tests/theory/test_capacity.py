@@ -89,14 +89,17 @@ def test_perfectly_separable_data_have_no_finite_capacity() -> None:
 
 
 @pytest.mark.parametrize(
-    "law",
-    [pooled_law(Task(6, 2, 2.0, 0.4)), attention_law(Task(6, 2, 2.0, 0.4), Query(0.6, 1.0), 4)],
+    ("law", "linear"),
+    [
+        (pooled_law(Task(6, 2, 2.0, 0.4)), [0.5, -0.2]),
+        (attention_law(Task(6, 2, 2.0, 0.4), Query(0.6, 1.0), 4), [0.3, 0.5, -0.2]),
+    ],
 )
-def test_derivatives_of_the_hinged_mean(law) -> None:
-    point = np.array([0.3, 0.5, -0.2, 1.1, 0.4])
+def test_derivatives_of_the_hinged_mean(law, linear: list[float]) -> None:
+    point = np.array([*linear, 1.1, 0.4])
     at = Hinged.evaluate(law, point)
-    for index in range(5):
-        step = 1e-6 * np.eye(5)[index]
+    for index in range(len(point)):
+        step = 1e-6 * np.eye(len(point))[index]
         above, below = Hinged.evaluate(law, point + step), Hinged.evaluate(law, point - step)
         assert at.gradient[index] == pytest.approx((above.value - below.value) / 2e-6, abs=1e-7)
         np.testing.assert_allclose(

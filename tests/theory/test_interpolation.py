@@ -6,7 +6,7 @@ import pytest
 from sparsetoken import get_loss
 from sparsetoken.theory.interpolation import (
     FEW_POINTS,
-    Resolution,
+    Shape,
     scale_ranges,
     tabulated_moments,
 )
@@ -43,19 +43,18 @@ def test_ranges_are_numbered_alike_for_every_law() -> None:
 def test_tabulated_moments_are_as_accurate_as_asked_and_know_their_error(
     tolerance: float, count: int
 ) -> None:
-    resolution: Resolution = {}
     ranges = scale_ranges(SCALE)
-    found, error = tabulated_moments(exact, CENTRE, SCALE, ranges, count, resolution, tolerance)
+    found, error, shapes = tabulated_moments(exact, CENTRE, SCALE, ranges, count, {}, tolerance)
     expected = exact(CENTRE, SCALE)[:, :count]
     deviation = np.abs(found - expected).max(axis=0)
     assert np.all(deviation <= 3 * error[:count] + 1e-10)
     size = np.abs(expected).max(axis=0)
     assert np.all(deviation[:4] <= 10 * tolerance * size[:4])
-    assert set(resolution) == {part.number for part in ranges}
+    assert set(shapes) == {part.number for part in ranges}
 
 
 def test_the_size_found_is_enough_the_next_time_and_not_too_large() -> None:
-    resolution: Resolution = dict.fromkeys(range(6), (28, 22))
+    shapes: dict[int, Shape] = dict.fromkeys(range(6), (28, 22))
     calls = []
 
     def counted(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -63,7 +62,11 @@ def test_the_size_found_is_enough_the_next_time_and_not_too_large() -> None:
         return exact(centre, scale)
 
     for _ in range(3):
-        tabulated_moments(counted, CENTRE, SCALE, scale_ranges(SCALE), 4, resolution, 2e-7)
+        before = dict(shapes)
+        arguments = (CENTRE, SCALE, scale_ranges(SCALE), 4, shapes, 2e-7)
+        _, _, following = tabulated_moments(counted, *arguments)
+        assert shapes == before
+        shapes = following
     assert len(calls) == 3
     assert calls[2] <= calls[1] < 0.5 * calls[0]
 
@@ -76,29 +79,26 @@ def test_what_no_fair_table_resolves_is_computed_point_by_point_from_then_on() -
         steps = np.where(np.sin(300 * centre) > 0, 1.0, 0.0)
         return np.stack([steps + scale] * 10, axis=1)
 
-    resolution: Resolution = {}
-    arguments = (rough, CENTRE, SCALE, scale_ranges(SCALE), 4, resolution, 2e-7)
-    found, error = tabulated_moments(*arguments)
+    arguments = (rough, CENTRE, SCALE, scale_ranges(SCALE), 4)
+    found, error, shapes = tabulated_moments(*arguments, {}, 2e-7)
     np.testing.assert_array_equal(found, rough(CENTRE, SCALE)[:, :4])
     np.testing.assert_array_equal(error, 0)
     calls.clear()
-    tabulated_moments(*arguments)
+    tabulated_moments(*arguments, shapes, 2e-7)
     assert sum(calls) == len(CENTRE)
 
 
 def test_moments_that_are_not_numbers_do_not_change_the_size_of_a_table() -> None:
-    resolution: Resolution = {}
-    arguments = (CENTRE, SCALE, scale_ranges(SCALE), 4, resolution, 2e-7)
-    tabulated_moments(exact, *arguments)
-    before = dict(resolution)
-    found, _ = tabulated_moments(lambda c, s: exact(c, s) * np.nan, *arguments)
+    arguments = (CENTRE, SCALE, scale_ranges(SCALE), 4)
+    _, _, shapes = tabulated_moments(exact, *arguments, {}, 2e-7)
+    found, _, after = tabulated_moments(lambda c, s: exact(c, s) * np.nan, *arguments, shapes, 2e-7)
     assert np.all(np.isnan(found))
-    assert resolution == before
+    assert after == shapes
 
 
 def test_a_few_points_are_computed_exactly() -> None:
     few = slice(FEW_POINTS)
-    found, error = tabulated_moments(
+    found, error, _ = tabulated_moments(
         exact, CENTRE[few], SCALE[few], scale_ranges(SCALE[few]), 10, {}, 1e-2
     )
     np.testing.assert_allclose(found, exact(CENTRE[few], SCALE[few]), rtol=1e-13)
@@ -107,8 +107,7 @@ def test_a_few_points_are_computed_exactly() -> None:
 
 def test_one_scale_for_all_points_takes_hardly_any_columns() -> None:
     scale = np.full(1000, 0.3)
-    resolution: Resolution = {}
-    arguments = (exact, CENTRE[:1000], scale, scale_ranges(scale), 4, resolution, 2e-7)
-    found, _ = tabulated_moments(*arguments)
+    arguments = (exact, CENTRE[:1000], scale, scale_ranges(scale), 4, {}, 2e-7)
+    found, _, shapes = tabulated_moments(*arguments)
     np.testing.assert_allclose(found, exact(CENTRE[:1000], scale)[:, :4], atol=1e-6)
-    assert [columns for _, columns in resolution.values()] == [3]
+    assert [columns for _, columns in shapes.values()] == [3]

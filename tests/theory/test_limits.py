@@ -17,7 +17,7 @@ QUERY = Query(alignment=0.8, sharpness=1.0)
 
 def error_of(law: FeatureLaw, weights: Array, rest: float) -> float:
     """Return E Φ(-y m/(Sρ)) for weights (μ_q, μ_e, b) and ν."""
-    margin = law.label * (weights[0] * law.along + weights[1] * law.across + weights[2])
+    margin = law.label * (law.coordinates @ weights[:2] + weights[2])
     return float(law.weight @ ndtr(-margin / (law.scale * np.hypot(rest, weights[1]))))
 
 
@@ -36,14 +36,14 @@ def test_endless_sharpness_takes_one_token() -> None:
     law = attention_law(TASK, Query(0.6, 1e6), 6)
     assert np.all(law.scale == 1)
     # c_e = θ√(1-γ²) A with A 0 or 1.
-    assert set(np.round(law.across, 12)) == {0.0, 4.0}
+    assert set(np.round(law.coordinates[:, 1], 12)) == {0.0, 4.0}
 
 
 def test_a_query_without_alignment_only_adds_noise() -> None:
     law = attention_law(TASK, Query(0.0, 1.0), 12)
     assert np.all(law.scale > 1 / np.sqrt(TASK.length))
     positive = law.label > 0
-    amplitude = law.across[positive].mean() / TASK.strength
+    amplitude = law.coordinates[positive, 1].mean() / TASK.strength
     assert amplitude == pytest.approx(TASK.informative / TASK.length, rel=1e-3)
 
 
@@ -134,11 +134,9 @@ def test_a_heavy_ridge_gives_the_sum_of_signed_features(loss: str) -> None:
     found = predict(TASK, TRAINING.replace(loss=loss, alpha1=ratio, ridge=1e6), query=QUERY)
     law = attention_law(TASK, QUERY, 12)
     slope = abs(float(get_loss(loss).slope(np.zeros(1))[0]))
-    along, across = (
-        slope * float(law.weight @ (law.label * part)) for part in (law.along, law.across)
-    )
+    along, across = (slope * float(law.weight @ (law.label * part)) for part in law.coordinates.T)
     rest = slope * np.sqrt(law.weight @ law.scale**2 / ratio)
-    centre = law.weight @ (along * law.along + across * law.across)
+    centre = law.weight @ (law.coordinates @ [along, across])
     bias = -centre - slope / ratio * (law.weight @ (law.label * law.scale**2))
     expected = error_of(law, np.array([along, across, bias]), rest)
     assert found.test_error == pytest.approx(expected, abs=2e-4)
@@ -160,7 +158,7 @@ def test_square_loss_closes_algebraically() -> None:
         1e6,
     )
     weight = ratio * law.weight / (1 + step * square)
-    columns = np.stack([law.along, law.across, np.ones_like(square)])
+    columns = np.stack([*law.coordinates.T, np.ones_like(square)])
     matrix = columns * weight @ columns.T + np.diag([ratio * ridge, 1 / step, 0.0])
     weights = np.linalg.solve(matrix, columns @ (weight * law.label))
     shrunk = step**2 * weight * square / (1 + step * square)

@@ -43,20 +43,19 @@ def square_algebra(law: FeatureLaw, alpha: float, ridge: float) -> tuple[float, 
 
     chi = np.exp(optimize.brentq(condition, -40, 40, xtol=1e-14))
     damp = 1 / (1 + chi * square)
-    columns = np.stack([law.along, law.across, np.ones_like(w)], axis=1)
+    columns = np.column_stack([law.coordinates, np.ones_like(w)])
     gram = alpha * columns.T @ (columns * (w * damp)[:, None])
     right = alpha * columns.T @ (w * damp * law.label)
-    index = [0, 1, 2] if law.has_query else [1, 2]
-    matrix = (gram + np.diag([alpha * ridge, 1 / chi, 0]))[np.ix_(index, index)]
-    weights = np.zeros(3)
-    weights[index] = np.linalg.solve(matrix, right[index])
+    penalty = [1 / chi if noisy else alpha * ridge for noisy in law.noisy]
+    weights = np.linalg.solve(gram + np.diag([*penalty, 0]), right)
+    own = weights[-2] ** 2
     m = columns @ weights
     misfit = (law.label * m - 1) ** 2
     # ν² = χ²α E[S² ((ym - 1)² + S²ρ²) damp²], ρ² = ν² + μ_e²: linear in ν².
     a = chi**2 * alpha * w @ (square * damp**2 * misfit)
     b = chi**2 * alpha * w @ (square**2 * damp**2)
-    rest2 = (a + b * weights[1] ** 2) / (1 - b)
-    rho = np.sqrt(rest2 + weights[1] ** 2)
+    rest2 = (a + b * own) / (1 - b)
+    rho = np.sqrt(rest2 + own)
     error = w @ ndtr(-law.label * m / (law.scale * rho))
     loss = 0.5 * w @ (damp**2 * (misfit + square * rho**2))
     return float(error), float(loss)

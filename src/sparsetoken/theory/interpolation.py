@@ -6,7 +6,7 @@ one for each range of scales, because points of a small scale lie close together
 resolution, and points of a large scale the other way round.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -21,8 +21,8 @@ __all__ = [
     "FEW_POINTS",
     "GRADIENT_MOMENTS",
     "MomentTable",
-    "Resolution",
     "ScaleRange",
+    "Shape",
     "scale_ranges",
     "tabulated_moments",
 ]
@@ -30,19 +30,21 @@ __all__ = [
 Span = tuple[float, float]
 ExactMoments = Callable[[Array, Array], Array]
 
-# Rows and columns of the table of each range of scales, by its number.
-Resolution = dict[int, tuple[int, int]]
+# Rows and columns of a table. The first one resolves a smooth margin to some 1e-4, which tells how
+# many more are needed; with the most, its transform takes as long as the values themselves.
+Shape = tuple[int, int]
 _FIRST_SHAPE = (20, 8)
 _MOST_NODES = 12_000
 
-# Fewer points are not worth a table.
+# Fewer points are not worth a table: its first shape alone has more nodes.
 FEW_POINTS = 128
 
 # Moments after the first four enter the Hessian alone, where they steer Newton's method.
 GRADIENT_MOMENTS = 4
 _HESSIAN_TOLERANCE = 1e-3
 
-# Width of a range of scales, in log S.
+# Width of a range of scales, in log S: noise then differs by a factor of 2.2 at most, so that one
+# spacing of the rows suits all of a range.
 _WIDTH = 0.8
 
 # Points that are looked up at once: their work arrays stay in the processor's cache.
@@ -101,7 +103,7 @@ class MomentTable:
         cls,
         moments: ExactMoments,
         spans: Sequence[tuple[Span, Span]],
-        shapes: Sequence[tuple[int, int]],
+        shapes: Sequence[Shape],
     ) -> list[Self]:
         """Tabulate moments(centre, scale), which gives (n, 10), over several ranges at once.
 
@@ -146,7 +148,7 @@ class MomentTable:
         size = np.abs(self.coefficients)
         return size[-2:].sum(axis=(0, 1)), size[:, -2:].sum(axis=(0, 1))
 
-    def better_shape(self, allowed: Array) -> tuple[tuple[int, int], bool]:
+    def better_shape(self, allowed: Array) -> tuple[Shape, bool]:
         """Return the shape to use next time, and whether this one leaves no more than is allowed.
 
         Parameters
@@ -187,9 +189,9 @@ def tabulated_moments(
     scale: Array,
     ranges: Sequence[ScaleRange],
     count: int,
-    resolution: Resolution,
+    shapes: Mapping[int, Shape],
     tolerance: float,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, dict[int, Shape]]:
     """Return the first margin moments at the points of a law from tables, and the tables' error.
 
     Parameters
@@ -200,8 +202,8 @@ def tabulated_moments(
     ranges : the points by scale
     count : int
         How many moments are wanted.
-    resolution : dict
-        Where to begin; left with what was needed.
+    shapes : mapping
+        Shapes of tables to begin with, by the number of the range.
     tolerance : float
         What the last rows or columns of a table may add, in units of the largest value of a moment.
 
@@ -209,39 +211,61 @@ def tabulated_moments(
     -------
     moments : array of shape (n, count)
     error : array of shape (10,)
+    shapes : the shapes to begin with next time
     """
-    moments = np.empty((len(centre), count))
-    error, size = np.zeros(len(MOMENTS)), np.zeros(len(MOMENTS))
     relative = np.full(len(MOMENTS), _HESSIAN_TOLERANCE)
     relative[:GRADIENT_MOMENTS] = tolerance
-
-    def fair(part: ScaleRange) -> bool:
-        """Tell whether a table is worth its nodes."""
-        rows, columns = resolution.get(part.number, _FIRST_SHAPE)
-        return rows * columns <= min(2 * len(part.points), _MOST_NODES)
-
-    waiting = [part for part in ranges if len(part.points) > FEW_POINTS and fair(part)]
-    one_by_one = [part for part in ranges if part not in waiting]
-    while waiting:
-        spans = [(_span(centre[part.points]), part.span) for part in waiting]
-        shapes = [resolution.get(part.number, _FIRST_SHAPE) for part in waiting]
-        tables = MomentTable.build(exact, spans, shapes)
-        size = np.max([size, *(table.size for table in tables if table.finite)], axis=0)
-        parts, waiting = waiting, []
-        for part, table in zip(parts, tables, strict=True):
-            if not table.finite:  # at a far trial point of a solver
-                one_by_one.append(part)
-                continue
-            resolution[part.number], resolved = table.better_shape(relative * size)
-            if resolved:
-                moments[part.points] = table(centre[part.points], part, count)
-                error = np.maximum(error, table.error)
-            else:
-                (waiting if fair(part) else one_by_one).append(part)
-    for part in one_by_one:
+    tables, shapes = _resolved_tables(exact, centre, ranges, shapes, relative)
+    moments = np.empty((len(centre), count))
+    for part in ranges:
+        if part.number in tables:
+            table = tables[part.number]
+            moments[part.points] = table(centre[part.points], part, count)
+            continue
         for points in np.array_split(part.points, 1 + len(part.points) // _CHUNK):
             moments[points] = exact(centre[points], scale[points])[:, :count]
-    return moments, error
+    error = np.max([np.zeros(len(MOMENTS)), *(table.error for table in tables.values())], axis=0)
+    return moments, error, shapes
+
+
+def _resolved_tables(
+    exact: ExactMoments,
+    centre: Array,
+    ranges: Sequence[ScaleRange],
+    shapes: Mapping[int, Shape],
+    relative: Array,
+) -> tuple[dict[int, MomentTable], dict[int, Shape]]:
+    """Return tables by the number of their range, where they are worth it, and the shapes needed.
+
+    A table may leave `relative` (10,) of the largest value of each moment. All that are too coarse
+    are built again together, larger, until they are resolved or not worth their nodes.
+    """
+    found: dict[int, MomentTable] = {}
+    shapes, size = dict(shapes), np.zeros(len(MOMENTS))
+    waiting = [part for part in ranges if len(part.points) > FEW_POINTS]
+    while waiting := [part for part in waiting if _worth(part, shapes)]:
+        spans = [(_span(centre[part.points]), part.span) for part in waiting]
+        tables = MomentTable.build(
+            exact, spans, [shapes.get(part.number, _FIRST_SHAPE) for part in waiting]
+        )
+        size = np.max([size, *(table.size for table in tables if table.finite)], axis=0)
+        unresolved = []
+        for part, table in zip(waiting, tables, strict=True):
+            if not table.finite:  # at a far trial point of a solver
+                continue
+            shapes[part.number], resolved = table.better_shape(relative * size)
+            if resolved:
+                found[part.number] = table
+            else:
+                unresolved.append(part)
+        waiting = unresolved
+    return found, shapes
+
+
+def _worth(part: ScaleRange, shapes: Mapping[int, Shape]) -> bool:
+    """Tell whether a table has fewer nodes than its points are worth."""
+    rows, columns = shapes.get(part.number, _FIRST_SHAPE)
+    return rows * columns <= min(2 * len(part.points), _MOST_NODES)
 
 
 @lru_cache(maxsize=256)

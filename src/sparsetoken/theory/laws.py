@@ -1,20 +1,22 @@
 """The law of a classifier's features, as points and weights (docs/theory.md, section 5).
 
 A feature is f = θA ξ + B q̂ + S g: only the triple (A, B, S) and the label are random beyond the
-Gaussian g. Theory needs it as c_q = θγA + B (along the query), c_e = θ√(1-γ²) A (across it) and S.
-For the pooled and vectorised classifiers the law is one point per class. For attention it is drawn
-by scrambled Sobol points, in independent replicates whose spread tells the error.
+Gaussian g. Theory needs its coordinates c_q = θγA + B (along the query, where g has no part) and
+c_e = θ√(1-γ²) A (across it), and S. For the pooled and vectorised classifiers there is one
+coordinate, along the signal, and one point per class. For attention the law is drawn by scrambled
+Sobol points, in independent replicates whose spread tells the error.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task
+from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import draw_tokens, exponential_sums
 
@@ -50,29 +52,68 @@ class _Points:
 
 @dataclass(frozen=True, eq=False)
 class FeatureLaw(_Points):
-    """Points of the law of (c_q, c_e, S, y), replicate after replicate.
+    """Points of the law of features: their mean coordinates, their scale of noise and their label.
+
+    A feature has k coordinates of its own and isotropic Gaussian noise of size S in all other
+    directions. Where the noise of training data has lost directions because it was used before
+    (docs/theory.md, section 5.6), each is a column of `removed`.
 
     Attributes
     ----------
-    along, across, scale, label, weight : arrays of shape (n,)
-        c_q, c_e, S, y = ±1, and weights that sum to one.
+    coordinates : array of shape (n, k)
+        Mean of the feature along k orthogonal directions.
+    scale, label, weight : arrays of shape (n,)
+        S, y = ±1, and weights that sum to one.
+    noisy : tuple of k booleans
+        Whether there is noise of size S along that direction too, on top of the mean.
+    removed : array of shape (n, r)
+        What a sample's noise had along directions that are lost, in units in which the lost
+        directions are orthonormal.
+    spurious : int
+        The last so many coordinates are nothing but noise in fresh data.
     replicates : int
         The points are that many independent approximations in a row, of equal weight; 1 if the
         law is exact.
     dimension_ratio : float
         Dimension of the features over that of a token: 1, or L for the vectorised classifier.
-    has_query : bool
-        Whether the readout has a direction along a query.
     """
 
-    along: Array
-    across: Array
+    coordinates: Array
     scale: Array
     label: Array
     weight: Array
+    noisy: tuple[bool, ...]
+    removed: Array
+    spurious: int = 0
     replicates: int = 1
     dimension_ratio: float = 1.0
-    has_query: bool = False
+
+    @cached_property
+    def signed(self) -> Array:
+        """Columns that make the centre of the margin, y m + D a = signed @ (μ, b, a): (n, k+1+r)."""
+        means = np.column_stack([self.coordinates, np.ones(len(self.scale))])
+        return np.column_stack([self.label[:, None] * means, self.removed])
+
+    @cached_property
+    def scale_ranges(self) -> tuple[ScaleRange, ...]:
+        """The points sorted by scale, for tables of functions of (centre, S)."""
+        return scale_ranges(self.scale)
+
+    @property
+    def own_noise(self) -> Array:
+        """1 where a column of `signed` is a coordinate with noise of its own, else 0: (k+1+r,)."""
+        return np.array([*self.noisy, *([False] * (1 + self.removed.shape[1]))], dtype=float)
+
+    @property
+    def penalised(self) -> Array:
+        """1 where a column of `signed` is a coordinate, on which the ridge acts, else 0: (k+1+r,)."""
+        lost = self.removed.shape[1]
+        return np.array([*([1.0] * len(self.noisy)), *([0.0] * (1 + lost))])
+
+    @property
+    def lost(self) -> Array:
+        """1 where a column of `signed` is a removed direction, else 0: (k+1+r,)."""
+        return np.array([*([0.0] * (len(self.noisy) + 1)), *([1.0] * self.removed.shape[1])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,18 +136,21 @@ class ScoreLaw(_Points):
 
 
 def score_law(law: FeatureLaw, weights: Array) -> ScoreLaw:
-    """Return the law of the score ⟨f, w⟩ + b of features with this law.
+    """Return the law of the score ⟨f, w⟩ + b of fresh features with this law.
 
     Parameters
     ----------
-    weights : array of shape (4,) or (replicates, 4)
-        The readout (μ_q, μ_e, b, ν), or one for each replicate of the law.
+    weights : array of shape (k + 2,) or (replicates, k + 2)
+        The readout (μ_1 … μ_k, b, ν), or one for each replicate of the law.
     """
-    rows = np.repeat(np.atleast_2d(weights), len(law.scale) // len(np.atleast_2d(weights)), axis=0)
-    along, across, bias, rest = rows.T
-    mean = along * law.along + across * law.across + bias
-    spread = law.scale * np.hypot(across, rest)
-    return ScoreLaw(mean, spread, law.label, law.weight, law.replicates)
+    rows = np.atleast_2d(weights)
+    # Points of one replicate are one row of this view.
+    view = (len(rows), -1)
+    coordinates = law.coordinates.reshape(*view, len(law.noisy))
+    mean = np.einsum("rnk,rk->rn", coordinates, rows[:, :-2]) + rows[:, -2:-1]
+    squares = rows[:, :-2] ** 2 @ np.array(law.noisy, dtype=float) + rows[:, -1] ** 2
+    spread = law.scale.reshape(view) * np.sqrt(squares)[:, None]
+    return ScoreLaw(mean.ravel(), spread.ravel(), law.label, law.weight, law.replicates)
 
 
 def pooled_law(task: Task) -> FeatureLaw:
@@ -123,11 +167,12 @@ def vectorised_law(task: Task) -> FeatureLaw:
 
 def _two_points(task: Task, shift: float, scale: float, dimension_ratio: float = 1.0) -> FeatureLaw:
     return FeatureLaw(
-        along=np.zeros(2),
-        across=np.array([shift, 0.0]),
+        coordinates=np.array([[shift], [0.0]]),
         scale=np.full(2, scale),
         label=np.array([1.0, -1.0]),
         weight=np.array([task.positive_rate, 1 - task.positive_rate]),
+        noisy=(True,),
+        removed=np.empty((2, 0)),
         dimension_ratio=dimension_ratio,
     )
 
@@ -144,7 +189,13 @@ def attention_law(task: Task, query: Query, log2_points: int, seed: int = 0) -> 
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
     return FeatureLaw(
-        along, across, scale, label, weight / REPLICATES, replicates=REPLICATES, has_query=True
+        coordinates=np.column_stack([along, across]),
+        scale=scale,
+        label=label,
+        weight=weight / REPLICATES,
+        noisy=(False, True),
+        removed=np.empty((len(scale), 0)),
+        replicates=REPLICATES,
     )
 
 

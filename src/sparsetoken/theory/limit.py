@@ -5,6 +5,7 @@
 - ridge = 0 and fewer samples than dimensions, for a loss with one best margin: interpolation.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,9 +13,8 @@ from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
-from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution, Status
-from sparsetoken.theory.interpolation import Resolution
+from sparsetoken.theory.interpolation import Shape
 from sparsetoken.theory.laws import FeatureLaw, score_law
 from sparsetoken.theory.margin import (
     EXCESS_FLOOR,
@@ -22,9 +22,9 @@ from sparsetoken.theory.margin import (
     least_excess,
     widest_margin,
 )
-from sparsetoken.theory.potential import Potential, SecondOrder
+from sparsetoken.theory.potential import FirstOrder, Potential
 from sparsetoken.theory.replicates import replicate_error
-from sparsetoken.theory.saddle import solve_saddle
+from sparsetoken.theory.saddle import Saddle, solve_saddle
 from sparsetoken.validation import ParameterError
 
 __all__ = ["LimitReadout", "State", "limit_readout", "misclassified"]
@@ -32,6 +32,15 @@ __all__ = ["LimitReadout", "State", "limit_readout", "misclassified"]
 # How a solution that converges is to be read, and what is special about it.
 Note = tuple[Status, str]
 _ALL_WELL: Note = (Status.CONVERGED, "")
+
+# The solution for a coarse law is a start for the fine one: accuracy of its tables, relative size of
+# the last Newton correction.
+_ROUGH_TABLES = 2e-5
+_ROUGH_SOLUTION = 1e-3
+_SOLUTION = 1e-5
+
+# How often the gradient is evaluated on the fine law, at most.
+_CORRECTIONS = 8
 
 
 @dataclass(frozen=True)
@@ -42,12 +51,14 @@ class State:
     ----------
     kind : which equations were solved
     point : array
-    resolutions : sizes of the tables for the coarse and the fine law
+    shapes : sizes of the tables for the coarse and the fine law
     """
 
     kind: str
     point: Array
-    resolutions: tuple[Resolution, Resolution] = field(default_factory=lambda: ({}, {}))
+    shapes: tuple[Mapping[int, Shape], Mapping[int, Shape]] = field(
+        default_factory=lambda: ({}, {})
+    )
 
 
 @dataclass(frozen=True)
@@ -56,13 +67,13 @@ class LimitReadout:
 
     Attributes
     ----------
-    weights : array of shape (4,)
-        (μ_q, μ_e, b, ν).
+    weights : array of shape (k + 2,)
+        (μ_1 … μ_k, b, ν) for the k coordinates of fresh features, as `score_law` takes them.
     susceptibility : float
         χ; infinite where the training loss is zero at ridge 0.
-    replicate_weights : array of shape (replicates, 4)
+    replicate_weights : array of shape (replicates, k + 2)
         The same from each replicate of the law alone, to first order.
-    weights_error : array of shape (4,)
+    weights_error : array of shape (k + 2,)
         Numerical error of `weights`, apart from the law's.
     train_loss, train_error : float
     replicate_train_loss, replicate_train_error : arrays of shape (replicates,)
@@ -100,7 +111,7 @@ def limit_readout(
 
     Parameters
     ----------
-    laws : a coarse and a fine approximation of the law of the features
+    laws : a coarse and a fine approximation of the law of the training features
         The equations are solved for the coarse one; the fine one then needs a correction only.
         The same object twice if the law is exact.
     start : a `LimitReadout.state` to begin from
@@ -108,15 +119,7 @@ def limit_readout(
     coarse, fine = laws
     ratio = alpha / fine.dimension_ratio
     if ridge == 0 and np.isfinite(loss.minimisers[1]):
-        if ratio == 1:
-            accepted = (
-                f"a value other than the interpolation threshold {fine.dimension_ratio:g}, "
-                "where the error diverges at ridge = 0; or use ridge > 0"
-            )
-            raise ParameterError("alpha1", alpha, accepted)
-        if ratio < 1 and loss.minimisers[0] < loss.minimisers[1]:
-            accepted = f"a number > 0 for the loss {loss.name!r}, which is least on an interval"
-            raise ParameterError("ridge", ridge, accepted)
+        _refuse_undefined(loss, alpha, fine.dimension_ratio)
         if ratio < 1:
             return _interpolation(fine, loss, ratio)
     note = _ALL_WELL
@@ -125,20 +128,32 @@ def limit_readout(
         if separable:
             rough = widest_margin(coarse, ratio, _matching(start, "margin"))
             return _maximum_margin(fine, loss, ratio, rough.point, note)
-    resolutions = ({}, {}) if start is None else start.resolutions
-    potential = Potential(coarse, loss, alpha, resolutions[0], _ROUGH_TABLES)
+    shapes = ({}, {}) if start is None else start.shapes
+    potential = Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES)
     exact = coarse is fine
-    rough_saddle = solve_saddle(
+    saddle = solve_saddle(
         potential, ridge, _matching(start, "saddle"), _SOLUTION if exact else _ROUGH_SOLUTION
     )
-    finer = potential if exact else Potential(fine, loss, alpha, resolutions[1])
-    finer.smoothing = potential.smoothing
-    if potential.smoothing and rough_saddle.converged:
-        note = (
-            Status.NOT_UNIQUE,
-            f"the kinks of the loss are smoothed over a width {potential.smoothing:.1g}",
+    if saddle.smoothing and saddle.result.converged:
+        detail = f"the kinks of the loss are smoothed over a width {saddle.smoothing:.1g}"
+        note = (Status.NOT_UNIQUE, detail)
+    finer = potential if exact else Potential(fine, loss, alpha, shapes[1])
+    carried = _carried_over(finer, ridge, saddle)
+    state = State("saddle", saddle.result.point, (potential.shapes, finer.shapes))
+    return _trained(finer, saddle, carried, note, state)
+
+
+def _refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
+    """Raise if ridge → 0 has no limit: at the interpolation threshold, or without one best margin."""
+    if alpha == threshold:
+        accepted = (
+            f"a value other than the interpolation threshold {threshold:g}, "
+            "where the error diverges at ridge = 0; or use ridge > 0"
         )
-    return _saddle(finer, ridge, rough_saddle, note, resolutions)
+        raise ParameterError("alpha1", alpha, accepted)
+    if alpha < threshold and loss.minimisers[0] < loss.minimisers[1]:
+        accepted = f"a number > 0 for the loss {loss.name!r}, which is least on an interval"
+        raise ParameterError("ridge", 0.0, accepted)
 
 
 def _matching(start: State | None, kind: str) -> Array | None:
@@ -148,85 +163,114 @@ def _matching(start: State | None, kind: str) -> Array | None:
 def misclassified(law: FeatureLaw, weights: Array, shift: Array | float = 0.0) -> Array:
     """Return P(y m + SρG < shift) at each point of the law, (n,).
 
-    `weights` are (μ_q, μ_e, b, ν), or one such row for each replicate.
+    `weights` are (μ_1 … μ_k, b, ν), or one such row for each replicate.
     """
     scores = score_law(law, weights)
     return np.asarray(ndtr((shift - scores.label * scores.mean) / scores.spread))
 
 
+def _fresh_weights(law: FeatureLaw, points: Array) -> Array:
+    """Return (μ, b, ν) for fresh features from rows (μ, b, a, ν, …) for features with this law."""
+    count = len(law.noisy)
+    kept = count - law.spurious
+    rest = points[..., len(law.lost)]
+    spurious = points[..., kept:count]
+    norm = np.sqrt(rest**2 + (spurious**2).sum(axis=-1))
+    return np.concatenate(
+        [points[..., :kept], points[..., count : count + 1], norm[..., None]], axis=-1
+    )
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """A solution for a coarse law, carried over to a fine one.
+
+    Attributes
+    ----------
+    point, error : arrays of shape (v,)
+        The variables of the potential and their numerical error.
+    correction : array of shape (v,)
+        The last step, from where `found` was evaluated to `point`.
+    shifts : array of shape (replicates, v)
+        How the solution of each replicate alone differs, to first order.
+    residual : float
+    trusted : bool
+        Whether the corrections converged.
+    """
+
+    point: Array
+    error: Array
+    correction: Array
+    shifts: Array
+    found: FirstOrder
+    residual: float
+    trusted: bool
+
+
 # A solver that failed may have ended where the gradient overflows.
 @np.errstate(all="ignore")
-def _saddle(
-    potential: Potential,
-    ridge: float,
-    rough: NewtonResult[SecondOrder],
-    note: Note,
-    resolutions: tuple[Resolution, Resolution],
-) -> LimitReadout:
-    """Carry the solution for a coarse law over to a fine one, with the coarse Hessian."""
-    law, loss = potential.law, potential.loss
-    active = np.flatnonzero([law.has_query, True, True, True, True, True])
-    inverse = np.zeros((6, 6))
-    inverse[np.ix_(active, active)] = np.linalg.pinv(
-        rough.evaluation.hessian[np.ix_(active, active)]
-    )
-    point, residual = rough.point, min(rough.residual, 1.0)
-    trusted = rough.converged
+def _carried_over(potential: Potential, ridge: float, saddle: Saddle) -> _Carried:
+    """Repeat x ← x - H⁻¹ ∇Ψ with the Hessian of the coarse law and the gradient of the fine one."""
+    rough = saddle.result
+    inverse = np.linalg.pinv(rough.evaluation.hessian)
+    point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
     for _ in range(_CORRECTIONS):
-        found = potential.first_order(point, ridge)
+        found = potential.first_order(point, ridge, saddle.smoothing)
         correction = -inverse @ found.gradient
         shifts = -(found.replicate_gradients - found.gradient) @ inverse.T
-        size = np.abs(correction[3:] / point[3:]).max()
-        spread = np.abs(shifts[:, 3:] / point[3:]).max()
+        # The norm, the width and its dual are positive: relative sizes mean something.
+        size = np.abs(correction[-3:] / point[-3:]).max()
+        spread = np.abs(shifts[:, -3:] / point[-3:]).max()
         if not size <= 0.5:
             # A readout that vanishes with the smoothing has no digits to correct.
-            correction = np.zeros(6)
+            correction = np.zeros_like(point)
             shifts = np.nan_to_num(shifts, nan=0.0, posinf=0.0, neginf=0.0)
-            trusted = trusted and potential.smoothing > 0
+            trusted = trusted and saddle.smoothing > 0
             break
         point = point + correction
         # The next correction would be of the order of the square of this one.
         residual = float(size**2)
         if residual <= max(0.02 * spread, 1e-10):
             break
-    errors = residual * np.abs(point) + np.abs(inverse) @ found.gradient_error
-    replicates = point + shifts
-    replicates[:, 3:] = np.maximum(replicates[:, 3:], 0.01 * point[3:])
+    error = residual * np.abs(point) + np.abs(inverse) @ found.gradient_error
+    return _Carried(point, error, correction, shifts, found, residual, trusted)
+
+
+@np.errstate(all="ignore")
+def _trained(
+    potential: Potential, saddle: Saddle, carried: _Carried, note: Note, state: State
+) -> LimitReadout:
+    """Read the quantities of the trained readout off the saddle point."""
+    law, loss, found = potential.law, potential.loss, carried.found
+    point = carried.point
+    replicates = point + carried.shifts
+    replicates[:, -3:] = np.maximum(replicates[:, -3:], 0.01 * point[-3:])
     slope = float(loss.slope(np.zeros(1))[0])
 
     def below_zero(points: Array) -> Array:
         # r < 0 exactly when ω < t ℓ'(0), with the prox step t.
-        steps = np.repeat(points[:, 4] / points[:, 5], len(law.scale) // len(points))
-        steps = steps * law.scale**2 + potential.smoothing
-        below = misclassified(law, points[:, :4], steps * slope)
-        return law.by_replicate(below)
+        steps = np.repeat(points[:, -2] / points[:, -1], len(law.scale) // len(points))
+        level = (steps * law.scale**2 + saddle.smoothing) * slope
+        return law.by_replicate(potential.below(points, level))
 
-    sensitivity = rough.evaluation.train_loss_gradient
+    sensitivity = saddle.result.evaluation.train_loss_gradient
+    loss_at_point = found.train_loss.mean() + sensitivity @ carried.correction
+    weights = _fresh_weights(law, point)
     return LimitReadout(
-        weights=point[:4],
-        susceptibility=float(point[4] / point[5]),
-        replicate_weights=replicates[:, :4],
-        weights_error=errors[:4],
-        train_loss=max(float(found.train_loss.mean() + sensitivity @ correction), loss.infimum),
+        weights=weights,
+        susceptibility=float(point[-2] / point[-1]),
+        replicate_weights=_fresh_weights(law, replicates),
+        weights_error=np.abs(_fresh_weights(law, np.abs(point) + carried.error) - np.abs(weights)),
+        train_loss=max(float(loss_at_point), loss.infimum),
         train_error=float(below_zero(point[None]).mean()),
-        replicate_train_loss=found.train_loss + shifts @ sensitivity,
+        replicate_train_loss=found.train_loss + carried.shifts @ sensitivity,
         replicate_train_error=below_zero(replicates),
         train_loss_error=float(
-            found.train_loss_error + errors @ np.abs(sensitivity) + potential.smoothing
+            found.train_loss_error + carried.error @ np.abs(sensitivity) + saddle.smoothing
         ),
-        state=State("saddle", rough.point, resolutions),
-        solution=_solution(trusted, note, residual, rough.steps),
+        state=state,
+        solution=_solution(carried.trusted, note, carried.residual, saddle.result.steps),
     )
-
-
-# The solution for a coarse law is a start for the fine one: accuracy of its tables, relative size of
-# the last Newton correction.
-_ROUGH_TABLES = 2e-5
-_ROUGH_SOLUTION = 1e-3
-_SOLUTION = 1e-5
-
-# How often the gradient is evaluated on the fine law, at most.
-_CORRECTIONS = 8
 
 
 def _solution(converged: bool, note: Note, residual: float, steps: int) -> Solution:
@@ -259,21 +303,19 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, Note]:
 def _maximum_margin(
     law: FeatureLaw, loss: Loss, ratio: float, start: Array, note: Note
 ) -> LimitReadout:
+    """Return the classifier of the widest margin, which ridge → 0 gives on separable data."""
     result = widest_margin(law, ratio, start)
     point, found = result.point, result.evaluation
-    active = np.flatnonzero([law.has_query, True, True, True, True])
-    inverse = np.linalg.pinv(found.hessian[np.ix_(active, active)])
-    shifts = np.zeros((law.replicates, 5))
-    shifts[:, active] = -(found.replicate_gradients - found.gradient)[:, active] @ inverse.T
-    replicate_points = point + shifts
-    norm = float(np.sqrt(point[0] ** 2 + point[1] ** 2 + point[3] ** 2))
-    norms = np.sqrt((replicate_points[:, [0, 1, 3]] ** 2).sum(axis=1))
+    inverse = np.linalg.pinv(found.hessian)
+    points = point - (found.replicate_gradients - found.gradient) @ inverse.T
+    penalised = np.append(law.penalised, 1.0)
+    weights = _fresh_weights(law, point)
     zeros = np.zeros(law.replicates)
     return LimitReadout(
-        weights=point[:4],
+        weights=weights,
         susceptibility=np.inf,
-        replicate_weights=replicate_points[:, :4],
-        weights_error=np.abs(result.residual * point[:4]),
+        replicate_weights=_fresh_weights(law, points),
+        weights_error=np.abs(result.residual * weights),
         train_loss=loss.infimum,
         train_error=0.0,
         replicate_train_loss=zeros,
@@ -281,27 +323,26 @@ def _maximum_margin(
         train_loss_error=0.0,
         state=State("margin", point),
         solution=_solution(result.converged, note, result.residual, result.steps),
-        margin=1 / norm,
-        replicate_margins=1 / norms,
+        margin=float(penalised @ point[:-1] ** 2) ** -0.5,
+        replicate_margins=(points[:, :-1] ** 2 @ penalised) ** -0.5,
     )
 
 
 def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
     """Return the minimum-norm readout that gives every training sample the best margin."""
     target = loss.minimisers[0]
-    columns = np.stack([law.along, law.across, np.ones_like(law.along)], axis=1)
-    precision = law.scale**-2
+    columns, precision = law.signed, law.scale**-2
     products = law.by_replicate(
         columns[:, :, None] * columns[:, None, :] * precision[:, None, None]
     )
-    targets = law.by_replicate(columns * (law.label * precision)[:, None]) * target
+    targets = law.by_replicate(columns * precision[:, None]) * target
     squares = law.by_replicate(precision) * target**2
     weights = _interpolating_weights(
-        products.mean(axis=0), targets.mean(axis=0), float(squares.mean()), ratio, law.has_query
+        law, ratio, products.mean(axis=0), targets.mean(axis=0), float(squares.mean())
     )
     replicate_weights = np.array(
         [
-            _interpolating_weights(*moments, ratio, law.has_query)
+            _interpolating_weights(law, ratio, *moments)
             for moments in zip(products, targets, squares, strict=True)
         ]
     )
@@ -322,13 +363,13 @@ def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
 
 
 def _interpolating_weights(
-    products: Array, targets: Array, square: float, ratio: float, has_query: bool
+    law: FeatureLaw, ratio: float, products: Array, targets: Array, square: float
 ) -> Array:
-    """Solve for (μ_q, μ_e, b, ν): three linear equations, then one for ν."""
-    matrix = ratio * products + np.diag([1 - ratio, 1.0, 0.0])
-    index = np.flatnonzero([has_query, True, True])
-    linear = np.zeros(3)
-    linear[index] = np.linalg.solve(matrix[np.ix_(index, index)], ratio * targets[index])
+    """Solve for (μ, b, a), which is linear, then for ν; return fresh features' (μ, b, ν)."""
+    own = law.own_noise
+    stiffness = np.where(own > 0, 1.0, (1 - ratio) * law.penalised) - ratio * law.lost
+    linear = np.linalg.solve(ratio * products + np.diag(stiffness), ratio * targets)
     misfit = linear @ products @ linear - 2 * linear @ targets + square
-    rest = np.sqrt(ratio / (1 - ratio) * (max(misfit, 0.0) + linear[1] ** 2))
-    return np.append(linear, rest)
+    gain = linear**2 @ (own - law.lost)
+    rest = np.sqrt(ratio / (1 - ratio) * max(misfit + gain, 0.0))
+    return _fresh_weights(law, np.append(linear, rest))

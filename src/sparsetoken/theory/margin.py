@@ -1,13 +1,16 @@
 """Separable data: capacity, and the maximum-margin classifier (docs/theory.md, section 6).
 
-Both rest on one convex function. In units where the unstructured part ν of the readout is 1, a
-margin δ is within reach of a sample ratio α exactly when α H <= 1, where
+Both rest on one function, convex in (μ, b, ρ, δ) and concave in a. In units where the unstructured
+part ν of the readout is 1, a margin δ is within reach of a sample ratio α exactly when α H <= 1 for
+the largest H over a, where
 
-    H(μ_q, μ_e, b, δ) = E[((δ - y m)/S + √(1 + μ_e²) G)₊²],  m = μ_q c_q + μ_e c_e + b.
+    H(μ, b, a, ρ, δ) = E[((δ - y m - D·a)/S + ρG)₊²] - ‖a‖²,  m = μ·c + b,  ρ² = 1 + Σ μ_j²,
+
+the last sum over the coordinates with noise of their own.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy import optimize
@@ -35,13 +38,13 @@ def largest_capacity(law: FeatureLaw) -> float:
 
 @dataclass(frozen=True)
 class Hinged:
-    """E[((δ - y m)/S + ρG)₊²] in the variables (μ_q, μ_e, b, ρ, δ).
+    """E[((δ - y m - D·a)/S + ρG)₊²] - ‖a‖² in the variables (μ, b, a, ρ, δ), v of them.
 
     Attributes
     ----------
     value : float
-    gradient : array of shape (5,)
-    hessian : array of shape (5, 5)
+    gradient : array of shape (v,)
+    hessian : array of shape (v, v)
     replicates, replicate_gradients : the same with each replicate of the law alone
     """
 
@@ -53,39 +56,89 @@ class Hinged:
 
     @classmethod
     def evaluate(cls, law: FeatureLaw, point: Array) -> "Hinged":
-        """Evaluate at (μ_q, μ_e, b, ρ, δ); closed in Φ and φ."""
-        *weights, noise, margin = point
-        columns = -law.label[:, None] * np.stack(
-            [law.along, law.across, np.ones_like(law.along)], axis=1
-        )
+        """Evaluate at (μ, b, a, ρ, δ); closed in Φ and φ."""
+        linear, noise, margin = point[:-2], point[-2], point[-1]
+        removed = linear * law.lost
         inverse = 1 / law.scale
-        excess = (margin + columns @ np.array(weights)) * inverse
+        # The excess is linear in all variables but ρ.
+        directions = np.column_stack([-law.signed, np.ones(len(inverse))]) * inverse[:, None]
+        excess = directions @ np.append(linear, margin)
         ratio = excess / noise
         mass, density = ndtr(ratio), normal_density(ratio)
         values = (excess**2 + noise**2) * mass + excess * noise * density
         by_excess = 2 * (excess * mass + noise * density)
-        rows = np.empty((len(excess), 5))
-        rows[:, :3] = columns * (by_excess * inverse)[:, None]
-        rows[:, 3] = 2 * noise * mass
-        rows[:, 4] = by_excess * inverse
-
-        directions = np.empty((len(excess), 4))
-        directions[:, :3] = columns * inverse[:, None]
-        directions[:, 3] = inverse
-        full = [0, 1, 2, 4]
-        hessian = np.zeros((5, 5))
-        weighted = law.weight[:, None] * directions
-        hessian[np.ix_(full, full)] = directions.T @ (weighted * (2 * mass)[:, None])
-        hessian[3, full] = hessian[full, 3] = weighted.T @ (2 * density)
-        hessian[3, 3] = law.weight @ (2 * mass - 2 * ratio * density)
+        rows = np.insert(directions * by_excess[:, None], -1, 2 * noise * mass, axis=1)
         gradients = law.by_replicate(rows)
-        replicates = law.by_replicate(values)
+        gradients[:, :-2] -= 2 * removed
+        replicates = law.by_replicate(values) - removed @ removed
+
+        size = len(point)
+        full = [*range(size - 2), size - 1]
+        hessian = np.diag([*(-2 * law.lost), 0.0, 0.0])
+        weighted = law.weight[:, None] * directions
+        hessian[np.ix_(full, full)] += directions.T @ (weighted * (2 * mass)[:, None])
+        hessian[-2, full] = hessian[full, -2] = weighted.T @ (2 * density)
+        hessian[-2, -2] = law.weight @ (2 * mass - 2 * ratio * density)
         return cls(float(replicates.mean()), gradients.mean(axis=0), hessian, replicates, gradients)
 
 
 @dataclass(frozen=True)
+class _AtMargin:
+    """H in (μ, b, a, ν) at a given margin: ρ² = ν² + the noisy part of ‖μ‖²."""
+
+    hinged: Hinged
+    gradient: Array
+    hessian: Array
+    replicate_gradients: Array
+
+    @classmethod
+    def evaluate(cls, law: FeatureLaw, point: Array, margin: float) -> "_AtMargin":
+        own = np.append(law.own_noise, 1.0)
+        noisy = point * own
+        noise = float(np.linalg.norm(noisy))
+        hinged = Hinged.evaluate(law, np.array([*point[:-1], noise, margin]))
+        jacobian = np.zeros((len(point) + 1, len(point)))
+        jacobian[: len(point) - 1, :-1] = np.eye(len(point) - 1)
+        jacobian[-2] = noisy / noise
+        unit = noisy / noise
+        bend = hinged.gradient[-2] / noise * (np.diag(own) - np.outer(unit, unit))
+        return cls(
+            hinged,
+            hinged.gradient @ jacobian,
+            jacobian.T @ hinged.hessian @ jacobian + bend,
+            hinged.replicate_gradients @ jacobian,
+        )
+
+
+def _with_best_removed(law: FeatureLaw, point: Array, margin: float) -> tuple[Array, _AtMargin]:
+    """Return (μ, b, a, ν) with the a that makes H largest, and H there: Newton, H is concave in a."""
+    index = np.flatnonzero(law.lost)
+    found = _AtMargin.evaluate(law, point, margin)
+    for _ in range(_INNER_STEPS if len(index) else 0):
+        slope = found.gradient[index]
+        step = -np.linalg.solve(found.hessian[np.ix_(index, index)], slope)
+        promised = float(slope @ step)
+        if not promised > 1e-12 * abs(found.hinged.value):
+            break
+        while True:
+            trial = point.copy()
+            trial[index] += step
+            better = _AtMargin.evaluate(law, trial, margin)
+            if better.hinged.value > found.hinged.value or np.abs(step).max() < 1e-12:
+                break
+            step = 0.5 * step
+        point, found = trial, better
+    return point, found
+
+
+# A concave function of one or two variables with a piecewise smooth slope: Newton needs three or
+# four steps from the last answer.
+_INNER_STEPS = 30
+
+
+@dataclass(frozen=True)
 class _Excess:
-    """H in (μ_q, μ_e, b) at margin 0 and ν = 1: what capacity minimises."""
+    """H in (μ, b, a) at margin 0 and ν = 1: least over (μ, b) and largest over a at capacity."""
 
     gradient: Array
     hessian: Array
@@ -93,46 +146,52 @@ class _Excess:
 
     @classmethod
     def evaluate(cls, law: FeatureLaw, point: Array) -> "_Excess":
-        across = point[1]
-        noise = np.sqrt(1 + across**2)
-        hinged = Hinged.evaluate(law, np.array([*point, noise, 0.0]))
-        jacobian = np.zeros((5, 3))
-        jacobian[:3] = np.eye(3)
-        jacobian[3, 1] = across / noise
-        hessian = jacobian.T @ hinged.hessian @ jacobian
-        hessian[1, 1] += hinged.gradient[3] / noise**3
-        return cls(hinged.gradient @ jacobian, hessian, hinged)
+        found = _AtMargin.evaluate(law, np.append(point, 1.0), 0.0)
+        return cls(found.gradient[:-1], found.hessian[:-1, :-1], found.hinged)
 
 
-@lru_cache(maxsize=32)
 def least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
-    """Minimise E[(√(1+μ_e²) G - y m/S)₊²] over (μ_q, μ_e, b): the minimum is 1/capacity."""
-    active = np.array([law.has_query, True, True])
-    index = np.flatnonzero(active)
+    """Return the (μ, b, a) of min over (μ, b) of max over a of H at margin 0: 1/capacity.
+
+    Kept as long as the law itself.
+    """
+    if law not in _KNOWN:
+        _KNOWN[law] = _least_excess(law)
+    return _KNOWN[law]
+
+
+_KNOWN: WeakKeyDictionary[FeatureLaw, NewtonResult["_Excess"]] = WeakKeyDictionary()
+
+
+def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
+    index = np.flatnonzero(law.lost == 0)
+    last = np.append(np.zeros(len(law.lost)), 1.0)
 
     def objective(part: Array) -> tuple[float, Array]:
-        point = np.zeros(3)
+        nonlocal last
+        point = last.copy()
         point[index] = part
-        excess = _Excess.evaluate(law, point)
+        last, found = _with_best_removed(law, point, 0.0)
         # The logarithm keeps its curvature where the excess is small; the floor ends the search.
-        value = excess.hinged.value + EXCESS_FLOOR
-        return float(np.log(value)), excess.gradient[index] / value
+        value = max(found.hinged.value, 0.0) + EXCESS_FLOOR
+        return float(np.log(value)), found.gradient[index] / value
 
     rough = optimize.minimize(objective, np.zeros(len(index)), jac=True, method="BFGS")
-    start = np.zeros(3)
-    start[index] = rough.x
+    objective(rough.x)
+    start = last[:-1]
     found = _Excess.evaluate(law, start)
     if found.hinged.value < EXCESS_FLOOR:
         return NewtonResult(start, found, 0.0, converged=True, steps=int(rough.nit))
-    return newton(lambda x: _Excess.evaluate(law, x), start, active, np.zeros(3, dtype=bool))
+    every = np.ones(len(start), dtype=bool)
+    return newton(lambda x: _Excess.evaluate(law, x), start, every, ~every)
 
 
 @dataclass(frozen=True)
 class WidestMargin:
-    """Conditions of the maximum-margin classifier in (μ_q, μ_e, b, ν, ζ), scaled to margin 1.
+    """Conditions of the maximum-margin classifier in (μ, b, a, ν, ζ), scaled to margin 1.
 
-    Stationarity of ζ‖w‖²/2 + (α E[((1 - y m)/S + ρG)₊²] - ν²)/2 in the first four, and the
-    constraint α E[…] = ν² as the fifth; ζ is the multiplier, up to scale.
+    Stationarity of ζ‖w‖²/2 + (α H - ν²)/2 in all but the last, and the constraint α H = ν² as the
+    last; ζ is the multiplier, up to scale.
     """
 
     gradient: Array
@@ -141,87 +200,76 @@ class WidestMargin:
 
     @classmethod
     def evaluate(cls, law: FeatureLaw, alpha: float, point: Array) -> "WidestMargin":
-        """Evaluate the five conditions, their Jacobian, and their values by replicate."""
-        across, rest, multiplier = point[1], point[3], point[4]
-        noise = float(np.hypot(across, rest))
-        hinged = Hinged.evaluate(law, np.array([*point[:3], noise, 1.0]))
-        jacobian = np.zeros((5, 4))
-        jacobian[:3, :3] = np.eye(3)
-        jacobian[3, 1], jacobian[3, 3] = across / noise, rest / noise
-        norm_part = np.array([point[0], across, 0.0, rest])
-        rest_part = np.array([0.0, 0.0, 0.0, rest])
-        slopes = 0.5 * alpha * hinged.replicate_gradients @ jacobian
-        values = 0.5 * (alpha * hinged.replicates - rest**2)
+        """Evaluate the conditions, their Jacobian, and their values by replicate."""
+        readout, rest, multiplier = point[:-1], point[-2], point[-1]
+        found = _AtMargin.evaluate(law, readout, 1.0)
+        penalised = np.append(law.penalised, 1.0)
+        norm_part = penalised * readout
+        rest_part = np.append(np.zeros(len(readout) - 1), rest)
+        slopes = 0.5 * alpha * found.replicate_gradients
+        values = 0.5 * (alpha * found.hinged.replicates - rest**2)
         conditions = np.column_stack([slopes + multiplier * norm_part - rest_part, values])
 
-        hessian = np.zeros((5, 5))
-        block = 0.5 * alpha * jacobian.T @ hinged.hessian @ jacobian
-        bend = 0.5 * alpha * hinged.gradient[3] / noise**3
-        block[1, 1] += bend * rest**2
-        block[3, 3] += bend * across**2
-        block[1, 3] -= bend * across * rest
-        block[3, 1] -= bend * across * rest
-        block += multiplier * np.diag([1.0, 1.0, 0.0, 1.0]) - np.diag([0.0, 0.0, 0.0, 1.0])
-        hessian[:4, :4] = block
-        hessian[:4, 4] = norm_part
-        hessian[4, :4] = slopes.mean(axis=0) - rest_part
+        hessian = np.zeros((len(point), len(point)))
+        block = 0.5 * alpha * found.hessian + multiplier * np.diag(penalised)
+        block[-1, -1] -= 1.0
+        hessian[:-1, :-1] = block
+        hessian[:-1, -1] = norm_part
+        hessian[-1, :-1] = slopes.mean(axis=0) - rest_part
         return cls(conditions.mean(axis=0), hessian, conditions)
 
 
 def widest_margin(
     law: FeatureLaw, alpha: float, start: Array | None = None
 ) -> NewtonResult[WidestMargin]:
-    """Return (μ_q, μ_e, b, ν, ζ) of the maximum-margin classifier, scaled to margin 1.
+    """Return (μ, b, a, ν, ζ) of the maximum-margin classifier, scaled to margin 1.
 
-    `alpha` is the ratio of samples to the dimension of the features, below capacity.
+    Parameters
+    ----------
+    alpha : float
+        Ratio of samples to the dimension of the features, below capacity.
+    start : array, optional
+        A solution of a problem nearby.
     """
-    active = np.array([law.has_query, True, True, True, True])
-    positive = np.array([False, False, False, True, True])
 
-    def evaluate(x: Array) -> WidestMargin:
-        return WidestMargin.evaluate(law, alpha, x)
+    def solve(point: Array) -> NewtonResult[WidestMargin]:
+        return newton(
+            lambda x: WidestMargin.evaluate(law, alpha, x),
+            point,
+            np.ones(len(point), dtype=bool),
+            np.arange(len(point)) >= len(point) - 2,
+        )
 
     if start is not None:
-        result = newton(evaluate, start, active, positive)
+        result = solve(start)
         if result.converged:
             return result
-    return newton(evaluate, _rough_margin(law, alpha), active, positive)
+    return solve(_rough_margin(law, alpha))
 
 
 def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
-    """Minimise ‖w‖² subject to ν >= √(α E[((1 - y m)/S + ρG)₊²]), both convex, by SLSQP."""
-    capacity = least_excess(law).point
+    """Minimise ‖w‖² subject to ν >= √(α max_a H), both convex, by SLSQP; with ζ as well."""
+    start = _unit_margin(law, alpha, np.append(least_excess(law).point, 1.0))
+    index = np.flatnonzero(np.append(law.lost, 0.0) == 0)
+    scale = float(np.linalg.norm(start[index]))
+    last = start
 
-    def reach(margin: float) -> float:
-        point = np.array([*capacity, np.sqrt(1 + capacity[1] ** 2), margin])
-        return alpha * Hinged.evaluate(law, point).value - 1
-
-    high = 1.0
-    while reach(high) < 0:
-        high *= 2
-    unit = optimize.brentq(reach, 0.0, high, rtol=1e-6)
-    start = np.array([*capacity, 1.0]) / unit
-    index = np.flatnonzero([law.has_query, True, True, True])
-    scale = float(np.linalg.norm(start))
-
-    def expand(part: Array) -> Array:
-        point = np.zeros(4)
+    def evaluate(part: Array) -> tuple[Array, _AtMargin]:
+        nonlocal last
+        point = last.copy()
         point[index] = part * scale
-        return point
+        last, found = _with_best_removed(law, point, 1.0)
+        return last, found
 
     def slack(part: Array) -> tuple[float, Array]:
-        point = expand(part)
-        noise = float(np.hypot(point[1], point[3]))
-        hinged = Hinged.evaluate(law, np.array([*point[:3], noise, 1.0]))
-        root = np.sqrt(alpha * max(hinged.value, 1e-300))
-        slope = np.append(hinged.gradient[:3], 0.0)
-        slope[[1, 3]] += hinged.gradient[3] * point[[1, 3]] / noise
-        slope *= -0.5 * alpha / root
-        slope[3] += 1
-        return (point[3] - root) / scale, slope[index]
+        point, found = evaluate(part)
+        root = np.sqrt(alpha * max(found.hinged.value, 1e-300))
+        slope = -0.5 * alpha / root * found.gradient[index]
+        slope[-1] += 1
+        return (point[-1] - root) / scale, slope
 
-    norm = np.array([1.0, 1.0, 0.0, 1.0])[index]
-    found = optimize.minimize(
+    norm = np.append(law.penalised, 1.0)[index]
+    best = optimize.minimize(
         lambda part: (0.5 * float(norm @ part**2), norm * part),
         start[index] / scale,
         jac=True,
@@ -230,9 +278,19 @@ def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
         constraints={"type": "ineq", "fun": lambda p: slack(p)[0], "jac": lambda p: slack(p)[1]},
         options={"maxiter": 200, "ftol": 1e-12},
     )
-    point = expand(found.x)
+    point, found = evaluate(best.x)
     # ζ = 1 - α P(margin active), from the condition on ν.
-    noise = float(np.hypot(point[1], point[3]))
-    hinged = Hinged.evaluate(law, np.array([*point[:3], noise, 1.0]))
-    multiplier = 1 - 0.5 * alpha * hinged.gradient[3] / noise
+    multiplier = 1 - 0.5 * alpha * found.gradient[-1] / point[-1]
     return np.append(point, max(multiplier, 1e-6))
+
+
+def _unit_margin(law: FeatureLaw, alpha: float, point: Array) -> Array:
+    """Scale a readout (μ, b, a, ν) that separates so that the margin it reaches is 1."""
+
+    def reach(margin: float) -> float:
+        return alpha * _with_best_removed(law, point, margin)[1].hinged.value - 1
+
+    high = 1.0
+    while reach(high) < 0:
+        high *= 2
+    return np.asarray(point / optimize.brentq(reach, 0.0, high, rtol=1e-6))

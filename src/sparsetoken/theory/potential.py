@@ -1,46 +1,46 @@
 """The scalar potential whose stationary point is the trained classifier (docs/theory.md, section 5).
 
-With order parameters (μ_q, μ_e, b, ν), a noise scale τ and its dual β,
+With order parameters (μ, b, a, ν), a noise scale τ and its dual β,
 
-    Ψ = α E M_{χS²}(y m + SρG) + (Λ/2)(μ_q² + μ_e² + ν²) + βτ/2 - βν,
-    m = μ_q c_q + μ_e c_e + b,  ρ² = ν² + μ_e²,  χ = τ/β,  Λ = α ridge.
+    Ψ = α E M_{χS²}(y m + D·a + SρG) + (Λ/2)(‖μ‖² + ν²) - (α/2χ)‖a‖² + βτ/2 - βν,
+    m = μ·c + b,  ρ² = ν² + Σ μ_j² over the coordinates with noise,  χ = τ/β,  Λ = α ridge,
 
-Ψ is convex in (μ_q, μ_e, b, ν, τ) and concave in β, so that Newton's method on its gradient is
-safe. At the saddle point τ = ν, and the six conditions are the five self-consistent equations.
+where c are the mean coordinates of a feature and D what its noise had along removed directions; both
+may be of any number. Ψ is convex in (μ, b, ν, τ) and, with the best a, concave in β, so that Newton's
+method on its gradient is safe. At the saddle point τ = ν (docs/theory.md, sections 5.3 and 5.6).
 """
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.theory.interpolation import (
     FEW_POINTS,
     GRADIENT_MOMENTS,
-    Resolution,
-    ScaleRange,
-    scale_ranges,
+    Shape,
     tabulated_moments,
 )
 from sparsetoken.theory.laws import FeatureLaw
 from sparsetoken.theory.moments import MOMENTS, margin_moments
 
-__all__ = ["VARIABLES", "FirstOrder", "Potential", "SecondOrder"]
+__all__ = ["FirstOrder", "Potential", "SecondOrder"]
 
-VARIABLES = ("along", "across", "bias", "rest", "width", "dual")
-ALONG, ACROSS, BIAS, REST, WIDTH, DUAL = range(6)
+# The last three variables, after the coefficients (μ, b, a) of the law's columns.
+REST, WIDTH, DUAL = -3, -2, -1
 
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """The potential's gradient at a point of the six variables.
+    """The potential's gradient at a point x = (μ, b, a, ν, τ, β) of v variables.
 
     Attributes
     ----------
-    gradient : array of shape (6,)
-    replicate_gradients : array of shape (replicates, 6)
+    gradient : array of shape (v,)
+    replicate_gradients : array of shape (replicates, v)
         The gradient with each replicate of the law alone.
     train_loss : array of shape (replicates,)
         E ℓ(r).
@@ -61,8 +61,8 @@ class SecondOrder(FirstOrder):
     Attributes
     ----------
     value : float
-    hessian : array of shape (6, 6)
-    train_loss_gradient : array of shape (6,)
+    hessian : array of shape (v, v)
+    train_loss_gradient : array of shape (v,)
     """
 
     value: float
@@ -75,16 +75,10 @@ class Potential:
 
     Parameters
     ----------
-    resolution : dict
-        Sizes of the tables that resolve the margin's moments; changed as needed.
+    shapes : mapping, optional
+        Sizes of the tables that resolve the margin's moments, to begin with.
     table_tolerance : float
         What a table may leave of the largest value of a moment.
-
-    Attributes
-    ----------
-    smoothing : float
-        ε >= 0: the loss is replaced by its Moreau envelope M_ε, which turns the prox step χS² into
-        χS² + ε. A way to approach losses with kinks.
     """
 
     def __init__(
@@ -92,33 +86,36 @@ class Potential:
         law: FeatureLaw,
         loss: Loss,
         alpha: float,
-        resolution: Resolution | None = None,
+        shapes: Mapping[int, Shape] | None = None,
         table_tolerance: float = 2e-7,
     ) -> None:
         self.law = law
         self.loss = loss
         self.alpha = alpha / law.dimension_ratio
-        self.smoothing = 0.0
-        self._signed = law.label[:, None] * np.stack(
-            [law.along, law.across, np.ones_like(law.along)], axis=1
-        )
-        self._resolution = {} if resolution is None else resolution
         self._table_tolerance = table_tolerance
-        self._last_key: tuple[bytes, float] | None = None
-        self._last = (np.empty((0, 0)), np.empty(0))
+        self._kept = _Kept({} if shapes is None else dict(shapes))
 
-    def first_order(self, x: Array, ridge: float) -> FirstOrder:
-        """Return the gradient at x = (μ_q, μ_e, b, ν, τ, β)."""
-        moments, errors = self._moments(x, GRADIENT_MOMENTS)
-        errors = errors + self._quadrature_error(x)
-        return FirstOrder(*self._gradients(moments, errors, _Chain(x, self.alpha * ridge)))
+    @property
+    def shapes(self) -> dict[int, Shape]:
+        """Sizes of the tables that were needed last."""
+        return dict(self._kept.shapes)
 
-    def second_order(self, x: Array, ridge: float) -> SecondOrder:
+    def first_order(self, x: Array, ridge: float, smoothing: float = 0.0) -> FirstOrder:
+        """Return the gradient at x = (μ, b, a, ν, τ, β).
+
+        With a smoothing ε > 0 the loss is replaced by its Moreau envelope M_ε, which turns the prox
+        step χS² into χS² + ε: a way to approach losses with kinks.
+        """
+        moments, errors = self._moments(x, smoothing, GRADIENT_MOMENTS)
+        errors = errors + self._quadrature_error(x, smoothing)
+        return FirstOrder(*self._gradients(moments, errors, self._chain(x, ridge)))
+
+    def second_order(self, x: Array, ridge: float, smoothing: float = 0.0) -> SecondOrder:
         """Return the potential and its derivatives at x; the error of quadrature is left out."""
-        moments, errors = self._moments(x, len(MOMENTS))
-        chain = _Chain(x, self.alpha * ridge)
+        moments, errors = self._moments(x, smoothing, len(MOMENTS))
+        chain = self._chain(x, ridge)
         inner_gradient, inner_hessian = self._inner_derivatives(moments)
-        step = chain.step * self.law.scale**2 + self.smoothing
+        step = chain.step * self.law.scale**2 + smoothing
         envelope = self.law.weight @ (moments[:, 0] + 0.5 * step * moments[:, 3])
         return SecondOrder(
             *self._gradients(moments, errors, chain),
@@ -127,125 +124,172 @@ class Potential:
             train_loss_gradient=self._train_loss_gradient(moments, step) @ chain.jacobian,
         )
 
+    def below(self, x: Array, level: Array | float) -> Array:
+        """Return P(ω < level) at each point of the law, (n,), for ω = y m + D·a + SρG.
+
+        `x` is one point, or a row for each replicate of the law.
+        """
+        rows = np.atleast_2d(x)
+        law, size = self.law, len(self.law.scale) // len(rows)
+        columns = law.signed.reshape(len(rows), size, -1)
+        centre = np.einsum("rnj,rj->rn", columns, rows[:, :REST]).ravel()
+        noise = np.sqrt(rows[:, REST] ** 2 + rows[:, :REST] ** 2 @ law.own_noise)
+        return np.asarray(ndtr((level - centre) / (law.scale * np.repeat(noise, size))))
+
+    def _chain(self, x: Array, ridge: float) -> "_Chain":
+        return _Chain(x, self.law, self.alpha, ridge)
+
     def _gradients(
         self, moments: Array, errors: Array, chain: "_Chain"
     ) -> tuple[Array, Array, Array, Array, float]:
         """Return the fields of `FirstOrder`."""
-        law, alpha = self.law, self.alpha
-        rows = np.empty((len(law.scale), 6))
-        rows[:, :3] = self._signed * moments[:, 1:2]
-        rows[:, 3] = law.scale * moments[:, 2]
-        rows[:, 4] = -0.5 * law.scale**2 * moments[:, 3]
-        rows[:, 5] = moments[:, 0]
+        law, alpha, signed = self.law, self.alpha, self.law.signed
+        rows = np.column_stack(
+            [
+                signed * moments[:, 1:2],
+                law.scale * moments[:, 2],
+                -0.5 * law.scale**2 * moments[:, 3],
+                moments[:, 0],
+            ]
+        )
         means = law.by_replicate(rows)
-        replicates = alpha * means[:, :5] @ chain.jacobian + chain.outer_gradient
+        replicates = alpha * means[:, :-1] @ chain.jacobian + chain.outer_gradient
         inner_error = alpha * np.array(
             [
-                *(errors[1] * (law.weight @ np.abs(self._signed))),
+                *(errors[1] * (law.weight @ np.abs(signed))),
                 errors[2] * (law.weight @ law.scale),
                 0.5 * errors[3] * (law.weight @ law.scale**2),
             ]
         )
         gradient_error = inner_error @ np.abs(chain.jacobian)
-        return replicates.mean(axis=0), replicates, means[:, 5], gradient_error, float(errors[0])
+        return replicates.mean(axis=0), replicates, means[:, -1], gradient_error, float(errors[0])
 
     def _train_loss_gradient(self, moments: Array, step: Array) -> Array:
-        """Return the gradient of E ℓ(r) = M + t M_t in (μ_q, μ_e, b, ρ, χ)."""
+        """Return the gradient of E ℓ(r) = M + t M_t in (μ, b, a, ρ, χ)."""
         _, p, pg, pp, _, _, _, pd, pdg, ppd = moments.T * self.law.weight
         scale = self.law.scale
         by_centre, by_noise, by_step = p - step * pd, pg - step * pdg, step * ppd - pp
-        return np.array([*(self._signed.T @ by_centre), scale @ by_noise, scale**2 @ by_step])
+        return np.array([*(self.law.signed.T @ by_centre), scale @ by_noise, scale**2 @ by_step])
 
     def _inner_derivatives(self, moments: Array) -> tuple[Array, Array]:
-        """Return gradient and Hessian of α E M in (μ_q, μ_e, b, ρ, χ)."""
-        signed, scale = self._signed, self.law.scale
-        square = scale**2
+        """Return gradient and Hessian of α E M in (μ, b, a, ρ, χ)."""
+        signed, scale = self.law.signed, self.law.scale
+        square, count = scale**2, signed.shape[1]
         _, p, pg, pp, d, dg, dgg, pd, pdg, ppd = moments.T * (self.alpha * self.law.weight)
         gradient = np.array([*(signed.T @ p), scale @ pg, -0.5 * square @ pp])
-        hessian = np.empty((5, 5))
-        hessian[:3, :3] = signed.T @ (signed * d[:, None])
-        hessian[:3, 3] = hessian[3, :3] = signed.T @ (scale * dg)
-        hessian[:3, 4] = hessian[4, :3] = -(signed.T @ (square * pd))
-        hessian[3, 3] = square @ dgg
-        hessian[3, 4] = hessian[4, 3] = -(square * scale) @ pdg
-        hessian[4, 4] = square**2 @ ppd
+        hessian = np.empty((count + 2, count + 2))
+        hessian[:-2, :-2] = signed.T @ (signed * d[:, None])
+        hessian[:-2, -2] = hessian[-2, :-2] = signed.T @ (scale * dg)
+        hessian[:-2, -1] = hessian[-1, :-2] = -(signed.T @ (square * pd))
+        hessian[-2, -2] = square @ dgg
+        hessian[-2, -1] = hessian[-1, -2] = -(square * scale) @ pdg
+        hessian[-1, -1] = square**2 @ ppd
         return gradient, hessian
 
-    def _exact(self, x: Array, centre: Array, scale: Array, order: int = 8) -> Array:
+    def _exact(
+        self, x: Array, smoothing: float, centre: Array, scale: Array, order: int = 8
+    ) -> Array:
         """Return all margin moments at points of the law."""
-        noise, step = float(np.hypot(x[REST], x[ACROSS])), x[WIDTH] / x[DUAL]
-        steps = step * scale**2 + self.smoothing
+        noise = np.sqrt(x[REST] ** 2 + x[:REST] ** 2 @ self.law.own_noise)
+        steps = x[WIDTH] / x[DUAL] * scale**2 + smoothing
         return margin_moments(self.loss, centre, noise * scale, steps, order)
 
-    def _moments(self, x: Array, count: int) -> tuple[Array, Array]:
+    def _moments(self, x: Array, smoothing: float, count: int) -> tuple[Array, Array]:
         """Return the first margin moments at all points of the law, and their error from tables.
 
         The last ones are kept: they do not depend on the ridge, nor on the order of derivatives.
         """
-        key = (x.tobytes(), self.smoothing)
-        if self._last_key != key or self._last[0].shape[1] < count:
-            centre, scale = self._signed @ x[:3], self.law.scale
+        kept, key = self._kept, (x.tobytes(), smoothing)
+        if kept.key != key or kept.moments.shape[1] < count:
+            centre, scale = self.law.signed @ x[:REST], self.law.scale
             if self.loss.piecewise_quadratic or len(scale) <= FEW_POINTS:
-                self._last = self._exact(x, centre, scale), np.zeros(len(MOMENTS))
+                kept.moments = self._exact(x, smoothing, centre, scale)
+                kept.errors = np.zeros(len(MOMENTS))
             else:
-                self._last = tabulated_moments(
-                    lambda c, s: self._exact(x, c, s),
+                kept.moments, kept.errors, kept.shapes = tabulated_moments(
+                    lambda c, s: self._exact(x, smoothing, c, s),
                     centre,
                     scale,
-                    _scale_ranges(self.law),
+                    self.law.scale_ranges,
                     count,
-                    self._resolution,
+                    kept.shapes,
                     self._table_tolerance,
                 )
-            self._last_key = key
-        return self._last
+            kept.key = key
+        return kept.moments, kept.errors
 
-    def _quadrature_error(self, x: Array) -> Array:
+    def _quadrature_error(self, x: Array, smoothing: float) -> Array:
         """Return the error of the exact moments: what a finer rule changes at some points."""
         if self.loss.piecewise_quadratic:
             return np.zeros(len(MOMENTS))
         some = slice(None, None, max(1, len(self.law.scale) // 32))
-        centre, scale = self._signed[some] @ x[:3], self.law.scale[some]
-        finer, usual = (self._exact(x, centre, scale, order) for order in (16, 8))
+        centre, scale = self.law.signed[some] @ x[:REST], self.law.scale[some]
+        finer, usual = (self._exact(x, smoothing, centre, scale, order) for order in (16, 8))
         return np.asarray(np.abs(finer - usual).max(axis=0))
 
 
-@lru_cache(maxsize=8)
-def _scale_ranges(law: FeatureLaw) -> tuple[ScaleRange, ...]:
-    return scale_ranges(law.scale)
+@dataclass
+class _Kept:
+    """What a potential keeps for its next evaluation: table sizes, and moments at the last point."""
+
+    shapes: dict[int, Shape]
+    key: tuple[bytes, float] | None = None
+    moments: Array = field(default_factory=lambda: np.empty((0, 0)))
+    errors: Array = field(default_factory=lambda: np.empty(0))
 
 
 class _Chain:
-    """The chain rule from (μ_q, μ_e, b, ρ, χ) to the six variables, and the terms beside α E M."""
+    """The chain rule from (μ, b, a, ρ, χ) to the variables, and the terms beside α E M."""
 
-    def __init__(self, x: Array, penalty: float) -> None:
-        along, self.across, _, self.rest, self.width, self.dual = x
-        self.noise = float(np.hypot(self.rest, self.across))
+    def __init__(self, x: Array, law: FeatureLaw, alpha: float, ridge: float) -> None:
+        linear = x[:REST]
+        self.rest, self.width, self.dual = x[REST:]
+        self.own_noise, self.lost, self.alpha = law.own_noise, law.lost, alpha
+        self.penalty = alpha * ridge * law.penalised
+        self.rest_penalty = alpha * ridge
+        self.noise = float(np.sqrt(self.rest**2 + linear**2 @ self.own_noise))
         self.step = self.width / self.dual
-        self.penalty = penalty
-        self.jacobian = np.zeros((5, 6))
-        self.jacobian[:3, :3] = np.eye(3)
-        self.jacobian[3, ACROSS] = self.across / self.noise
-        self.jacobian[3, REST] = self.rest / self.noise
-        self.jacobian[4, WIDTH] = 1 / self.dual
-        self.jacobian[4, DUAL] = -self.width / self.dual**2
-        ridge_part = penalty * np.array([along, self.across, 0.0, self.rest, 0.0, 0.0])
-        dual_part = np.array([0, 0, 0, -self.dual, self.dual / 2, self.width / 2 - self.rest])
-        self.outer_gradient = ridge_part + dual_part
-        self.outer_value = 0.5 * penalty * (
-            along**2 + self.across**2 + self.rest**2
-        ) + self.dual * (0.5 * self.width - self.rest)
+        self.removed = linear * self.lost
+        count = len(linear)
+        self.jacobian = np.zeros((count + 2, count + 3))
+        self.jacobian[:count, :count] = np.eye(count)
+        self.noisy_part = np.array([*(linear * self.own_noise), self.rest])
+        self.jacobian[-2, : count + 1] = self.noisy_part / self.noise
+        self.jacobian[-1, WIDTH] = 1 / self.dual
+        self.jacobian[-1, DUAL] = -self.width / self.dual**2
+        square = float(self.removed @ self.removed)
+        self.loss_of_norm = 0.5 * alpha * square
+        self.outer_value = float(
+            0.5 * (self.penalty @ linear**2 + self.rest_penalty * self.rest**2)
+            + self.dual * (0.5 * self.width - self.rest)
+            - self.loss_of_norm / self.step
+        )
+        self.outer_gradient = np.array(
+            [
+                *(self.penalty * linear - alpha / self.step * self.removed),
+                self.rest_penalty * self.rest - self.dual,
+                0.5 * self.dual + self.loss_of_norm * self.dual / self.width**2,
+                0.5 * self.width - self.rest - self.loss_of_norm / self.width,
+            ]
+        )
 
     def hessian(self, inner_gradient: Array, inner_hessian: Array) -> Array:
-        """Return the Hessian in the six variables."""
+        """Return the Hessian in the variables."""
         hessian = self.jacobian.T @ inner_hessian @ self.jacobian
-        across, rest = self.across, self.rest
-        bend = np.array([[rest**2, -across * rest], [-across * rest, across**2]]) / self.noise**3
-        hessian[np.ix_([ACROSS, REST], [ACROSS, REST])] += inner_gradient[3] * bend
-        hessian[WIDTH, DUAL] += 0.5 - inner_gradient[4] / self.dual**2
-        hessian[DUAL, WIDTH] = hessian[WIDTH, DUAL]
-        hessian[DUAL, DUAL] += 2 * inner_gradient[4] * self.width / self.dual**3
-        hessian[REST, DUAL] -= 1
-        hessian[DUAL, REST] -= 1
-        hessian[[ALONG, ACROSS, REST], [ALONG, ACROSS, REST]] += self.penalty
+        # The second derivatives of ρ, and of χ = τ/β.
+        by_noise, by_step = inner_gradient[-2:]
+        curved = np.diag([*self.own_noise, 1.0])
+        unit = self.noisy_part / self.noise
+        hessian[:WIDTH, :WIDTH] += by_noise / self.noise * (curved - np.outer(unit, unit))
+        outer = np.zeros_like(hessian)
+        outer[WIDTH, DUAL] = 0.5 - by_step / self.dual**2 + self.loss_of_norm / self.width**2
+        outer[REST, DUAL] = -1
+        outer[:REST, WIDTH] = self.alpha * self.dual / self.width**2 * self.removed
+        outer[:REST, DUAL] = -self.alpha / self.width * self.removed
+        hessian += outer + outer.T
+        hessian[DUAL, DUAL] += 2 * by_step * self.width / self.dual**3
+        hessian[WIDTH, WIDTH] -= 2 * self.loss_of_norm * self.dual / self.width**3
+        diagonal = np.arange(len(hessian) - 2)
+        linear = self.penalty - self.alpha / self.step * self.lost
+        hessian[diagonal, diagonal] += np.array([*linear, self.rest_penalty])
         return np.asarray(hessian)

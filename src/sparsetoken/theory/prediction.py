@@ -14,7 +14,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
-from sparsetoken.theory.laws import FeatureLaw, classifier_law
+from sparsetoken.theory.laws import FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.validation import ParameterError
@@ -273,7 +273,9 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
     margin_error = None
     if readout.replicate_margins is not None:
         margin_error = replicate_error(readout.replicate_margins) + readout.solution.residual
-    along, across, bias, rest = map(float, readout.weights)
+    *mean, bias, rest = map(float, readout.weights)
+    # Classifiers without a query have a coordinate along the signal only.
+    along, across = mean if len(mean) == 2 else (0.0, *mean)
     uncertainty = Uncertainty(
         test_error=replicate_error(test_errors, float(shares.max())) + numerical,
         train_loss=replicate_error(readout.replicate_train_loss) + readout.train_loss_error,
@@ -297,18 +299,12 @@ def _summary(readout: LimitReadout, tested: FeatureLaw, query: Query | None) -> 
 
 
 def _sensitivity(law: FeatureLaw, weights: Array) -> Array:
-    """Return |∂ test error/∂ (μ_q, μ_e, b, ν)|."""
-    noise = float(np.hypot(weights[1], weights[3]))
-    score = -law.label * (weights[0] * law.along + weights[1] * law.across + weights[2])
-    score /= law.scale * noise
-    density = law.weight * normal_density(score)
-    direct = -law.label * density / (law.scale * noise)
-    shrink = float(density @ score) / noise**2
-    return np.abs(
-        [
-            direct @ law.along,
-            direct @ law.across - shrink * weights[1],
-            direct.sum(),
-            shrink * weights[3],
-        ]
-    )
+    """Return |∂ test error/∂ (μ_1 … μ_k, b, ν)|."""
+    scores = score_law(law, weights)
+    ratio = -scores.label * scores.mean / scores.spread
+    density = scores.weight * normal_density(ratio)
+    direct = -scores.label * density / scores.spread
+    noisy = weights * np.array([*law.noisy, False, True])
+    shrink = float(density @ ratio) / float(noisy @ noisy)
+    means = np.append(direct @ law.coordinates, [direct.sum(), 0.0])
+    return np.asarray(np.abs(means - shrink * noisy))

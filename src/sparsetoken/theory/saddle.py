@@ -1,7 +1,7 @@
 """Solve the self-consistent equations: the saddle point of the potential, for ridge >= 0."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,65 +9,91 @@ from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.theory.potential import Potential, SecondOrder
 
-__all__ = ["solve_saddle"]
+__all__ = ["Saddle", "solve_saddle"]
 
-# A loss with kinks is first smoothed over this width, in units of the margin.
+# A loss with kinks is first smoothed over this width, in units of the margin: more than the
+# distance from 0 to where a margin is as good as can be, so that nothing is left of the kink.
 _FIRST_SMOOTHING = 4.0
 
-_POSITIVE = np.array([False, False, False, True, True, True])
+# On the way to the target it is enough to stay near the path.
+_NEAR = 0.03
+
+
+@dataclass(frozen=True)
+class Saddle:
+    """The saddle point (μ, b, a, ν, τ, β) of the potential, and how it was found.
+
+    Attributes
+    ----------
+    result : NewtonResult
+    smoothing : float
+        Width over which the kinks of the loss are still smoothed; 0 unless that is needed.
+    """
+
+    result: NewtonResult[SecondOrder]
+    smoothing: float
+
+
+# A solver of one problem of a path: (start, parameter, whether it is the last) → solution.
+_Solve = Callable[[Array, float, bool], NewtonResult[SecondOrder]]
 
 
 def solve_saddle(
     potential: Potential, ridge: float, start: Array | None = None, tolerance: float = 1e-5
-) -> NewtonResult[SecondOrder]:
-    """Return the saddle point (μ_q, μ_e, b, ν, τ, β) of the potential.
+) -> Saddle:
+    """Return the saddle point (μ, b, a, ν, τ, β) of the potential.
 
     From a `start` near the solution, as along a curve, Newton's method goes straight to it. Without
     one, or if that fails, the ridge is lowered in steps from a value so large that the solution is
     known, each step starting from the last. A loss with kinks is smoothed meanwhile, and the
-    smoothing is lowered in the same way at the end; `potential.smoothing` says how far that went.
-    The last Newton correction, of relative size `tolerance` at most, is left to the caller.
+    smoothing is lowered in the same way at the end; `Saddle.smoothing` says how far that went. The
+    last Newton correction, of relative size `tolerance` at most, is left to the caller.
     """
-    active = np.array([potential.law.has_query, True, True, True, True, True])
 
-    def solve(point: Array, value: float, last: bool = True) -> NewtonResult[SecondOrder]:
-        # On the way to the target it is enough to stay near the path.
+    def solve(
+        point: Array, value: float, smoothing: float, last: bool = True
+    ) -> NewtonResult[SecondOrder]:
         return newton(
-            lambda x: potential.second_order(x, value),
+            lambda x: potential.second_order(x, value, smoothing),
             point,
-            active,
-            _POSITIVE,
-            tolerance if last else 0.03,
+            np.ones(len(point), dtype=bool),
+            np.arange(len(point)) >= len(point) - 3,
+            tolerance if last else _NEAR,
         )
 
-    potential.smoothing = 0.0
     if start is not None:
-        result = solve(start, ridge)
+        result = solve(start, ridge, 0.0)
         if result.converged:
-            return result
+            return Saddle(result, 0.0)
     law = potential.law
     noise = float(law.weight @ law.scale**2)
-    heavy = max(ridge, noise + float(law.weight @ (law.along**2 + law.across**2)))
-    potential.smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
-    result = solve(_heavy_ridge_point(potential, heavy), heavy, last=heavy == ridge)
-    result, reached = _lower(solve, result, heavy, ridge, floor=1e-9 * noise)
+    heavy = max(ridge, noise + float(law.weight @ (law.coordinates**2).sum(axis=1)))
+    smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
+    result = solve(_heavy_ridge_point(potential, heavy), heavy, smoothing, heavy == ridge)
+    result, reached = _lower(
+        lambda point, value, last: solve(point, value, smoothing, last),
+        result,
+        heavy,
+        ridge,
+        floor=1e-9 * noise,
+    )
     if reached > ridge:
-        return replace(result, converged=False)
+        return Saddle(replace(result, converged=False), smoothing)
     if potential.loss.smooth or not result.converged:
-        return result
-
-    def solve_smoothed(
-        point: Array, smoothing: float, last: bool = True
-    ) -> NewtonResult[SecondOrder]:
-        potential.smoothing = smoothing
-        return solve(point, ridge, last)
-
-    result, potential.smoothing = _lower(solve_smoothed, result, _FIRST_SMOOTHING, 0.0, floor=1e-5)
-    return result
+        return Saddle(result, smoothing)
+    return Saddle(
+        *_lower(
+            lambda point, value, last: solve(point, ridge, value, last),
+            result,
+            smoothing,
+            0.0,
+            floor=1e-5,
+        )
+    )
 
 
 def _lower(
-    solve: Callable[[Array, float, bool], NewtonResult[SecondOrder]],
+    solve: _Solve,
     result: NewtonResult[SecondOrder],
     current: float,
     target: float,
@@ -75,34 +101,46 @@ def _lower(
 ) -> tuple[NewtonResult[SecondOrder], float]:
     """Follow the solution while a parameter falls from `current` to `target`, by growing factors.
 
-    Below the floor the target is tried at once. Returns the last solution and the value it is for.
+    Below the floor the target is tried at once; if that fails, a hundred times lower, three times.
+    Returns the last solution and the value it is for.
     """
-    steps, factor, retries = result.steps, 300.0, 3
+    steps, factor, tries = result.steps, _FIRST_FACTOR, _JUMPS
     while current > target and result.converged:
-        following = max(current / factor, target)
-        jump = following < floor
-        if jump:
-            following = target
+        lower = max(current / factor, target)
+        following = lower if lower >= floor else target
         trial = solve(result.point, following, following == target)
         steps += trial.steps
         if trial.converged:
             current, result = following, trial
-            factor = min(factor**1.5, 1e3)
-        elif jump and retries > 0:
-            retries, floor = retries - 1, floor / 100
-        elif not jump and factor > 1.1:
+            factor = min(factor**1.5, _LARGEST_FACTOR)
+        elif lower < floor and tries > 0:
+            tries, floor = tries - 1, floor / 100
+        elif lower >= floor and factor > _LEAST_FACTOR:
             factor = (current / following) ** 0.4
         else:
             break
     return replace(result, steps=steps), current
 
 
+# How fast a parameter falls: Newton's method bears two or three decades at once on most paths. Steps
+# of less than a tenth would take longer than anyone waits.
+_FIRST_FACTOR = 300.0
+_LARGEST_FACTOR = 1e3
+_LEAST_FACTOR = 1.1
+_JUMPS = 3
+
+
 def _heavy_ridge_point(potential: Potential, ridge: float) -> Array:
-    """Return the solution to leading order in 1/ridge: a readout close to zero."""
+    """Return the solution to leading order in 1/ridge: a readout close to zero.
+
+    There every slope is ℓ'(0), χ = 1/Λ, and β² = α ℓ'(0)² (E S² - ‖E D‖²).
+    """
     law, alpha = potential.law, potential.alpha
     slope = abs(float(potential.loss.slope(np.zeros(1))[0]))
-    dual = np.sqrt(alpha * (law.weight @ law.scale**2)) * max(slope, 1e-3)
+    means = law.weight @ law.signed
+    linear = slope / ridge * means * (law.penalised - law.lost / alpha)
+    removed = means * law.lost
+    square = float(law.weight @ law.scale**2 - removed @ removed)
+    dual = np.sqrt(alpha * square) * max(slope, 1e-3)
     width = dual / (alpha * ridge)
-    across = slope / ridge * (law.weight @ (law.label * law.across))
-    along = slope / ridge * (law.weight @ (law.label * law.along)) if law.has_query else 0.0
-    return np.array([along, across, 0.0, width, width, dual])
+    return np.array([*linear, width, width, dual])
