@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import AttentionClassifier, get_loss
-from sparsetoken.estimators.heads import first_coefficients
-from sparsetoken.estimators.labelled import balanced_weights
-from sparsetoken.estimators.query import first_pass, query_pass
+from sparsetoken.estimators.query import balanced_weights, first_coefficients, query_pass
+from sparsetoken.estimators.scaling import first_pass
 from sparsetoken.estimators.sequences import as_sequences
 
 
@@ -54,8 +53,8 @@ def speed() -> None:
 
 def report(name: str, X: Any, y: np.ndarray, stacked: np.ndarray | None = None) -> None:
     """Print the times for X; `stacked` is the memory that holds a list's tokens."""
-    labels, loss = 2.0 * y - 1, get_loss("logistic")
-    weights = np.full(len(X), 1 / len(X))
+    labels, loss = 2.0 * y[None] - 1, get_loss("logistic")
+    weights = np.full((1, len(X)), 1 / len(X))
     # The same memory, not a copy: two copies would drive each other out of the cache.
     tokens = X.reshape(-1, X.shape[2]) if stacked is None else stacked
     row, column = np.ones(len(tokens), tokens.dtype), np.ones(tokens.shape[1], tokens.dtype)
@@ -68,8 +67,8 @@ def report(name: str, X: Any, y: np.ndarray, stacked: np.ndarray | None = None) 
     def stages() -> None:
         sequences = as_sequences(X)
         coefficients = first_coefficients(labels, balanced_weights(labels, weights), loss)
-        scaler, first = first_pass(sequences, weights, coefficients[None])
-        query_pass(sequences, labels, weights, scaler, first[0], loss)
+        scaler, firsts = first_pass(sequences, weights[0], coefficients)
+        query_pass(sequences, labels, weights, scaler, firsts, loss)
 
     bare, ours = best_of(products, stages)
     print(f"{name}: {1e3 * bare:.1f}, {1e3 * ours:.1f}, {bare / ours:.2f}", flush=True)

@@ -135,9 +135,9 @@ import resource, sys
 import numpy as np
 from sparsetoken import AttentionClassifier
 X, y = np.load(sys.argv[1], mmap_mode="r"), np.arange(int(sys.argv[2])) % 2
-AttentionClassifier(tied=True, sharpness=1.0, max_iter=2).fit(X[:200], y[:200])  # imports
+AttentionClassifier(refine=True, tied=True, sharpness=1.0, ridge=0.01, max_iter=2).fit(X[:200], y[:200])  # imports
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-AttentionClassifier(tied=True, sharpness=1.0, max_iter=2).fit(X, y).predict(X)
+AttentionClassifier(refine=True, tied=True, sharpness=1.0, ridge=0.01, max_iter=2).fit(X, y).predict(X)
 print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
 """
 
@@ -171,8 +171,8 @@ def test_stages_read_the_data_three_times_and_the_readout_once_more() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sequences.Sequences, "blocks", counted)
-        AttentionClassifier(refine=False, sharpness=1.0).fit(X, y)
-    assert passes == 4
+        AttentionClassifier(refine=False, sharpness=1.0, ridge=0.01).fit(X, y)
+    assert passes == 5, "and the spread of the fitted scores"
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 4000))
@@ -343,7 +343,7 @@ def test_bad_parameters_are_named(parameter: str, value: Any) -> None:
 
 def test_other_bad_parameters() -> None:
     with pytest.raises(ParameterError, match=r"loss = 'hinge'.*refine=False"):
-        AttentionClassifier(loss="hinge").fit(X, Y)
+        AttentionClassifier(loss="hinge", refine=True).fit(X, Y)
     with pytest.raises(ParameterError, match="nonlinearity"):
         ElementwiseAttentionClassifier(nonlinearity="relu").fit(X, Y)
     with pytest.raises(ParameterError, match=r"columns of X = 5.*length = 2"):

@@ -7,11 +7,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sparsetoken.arrays import Array
-from sparsetoken.estimators.base import Check, Model, SequenceClassifier
-from sparsetoken.estimators.heads import FittedHeads, HeadSettings, first_coefficients, fit_heads
-from sparsetoken.estimators.labelled import LabelledSequences, balanced_weights
+from sparsetoken.estimators.base import Check, Model, SequenceClassifier, automatic
+from sparsetoken.estimators.choice import Candidate, Wishes, choose
+from sparsetoken.estimators.heads import FittedHeads, HeadSettings, Plan, fit_heads, sharpness_of
+from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax, segment_sums
-from sparsetoken.estimators.query import Scaler, first_pass
+from sparsetoken.estimators.query import balanced_weights, first_coefficients
+from sparsetoken.estimators.scaling import Scaler, first_pass
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.features import NONLINEARITIES
 from sparsetoken.validation import ParameterError, choice, integer, real
@@ -28,25 +30,14 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _automatic(check: Check) -> Check:
-    """Return a check that accepts "auto" as well, and says so."""
-
-    def checked(name: str, value: Any) -> Any:
-        if isinstance(value, str) and value == "auto":
-            return value
-        try:
-            return check(name, value)
-        except ParameterError as error:
-            raise ParameterError(name, value, f"{error.accepted}, or 'auto'") from None
-
-    return checked
-
-
 @dataclass(frozen=True)
 class _AttentionModel:
     scaler: Scaler
     pooling: Pooling
+    plan: Plan
+    candidates: tuple[Candidate, ...]
     problems: tuple[FittedHeads, ...]
+    sharpness: Array
 
     @property
     def iterations(self) -> int:
@@ -75,9 +66,9 @@ class _Attending(SequenceClassifier):
     _checks: ClassVar[dict[str, Check]] = {
         **SequenceClassifier._checks,
         "heads": lambda name, value: integer(name, value, low=1),
-        "refine": _flag,
-        "tied": _automatic(_flag),
-        "sharpness": _automatic(lambda name, value: real(name, value, low=0)),
+        "refine": automatic(_flag),
+        "tied": automatic(_flag),
+        "sharpness": automatic(lambda name, value: real(name, value, low=0)),
         "split": lambda name, value: (
             None if value is None else real(name, value, low=0, high=1, inclusive=False)
         ),
@@ -88,33 +79,53 @@ class _Attending(SequenceClassifier):
     def _pooling(self) -> Pooling:
         return Softmax()
 
-    def _fit_model(
-        self, sequences: Sequences, labels: Array, weights: Array, rng: np.random.Generator
-    ) -> Model:
-        loss = self._loss_object
-        if self.refine and not loss.smooth:
+    def _wishes(self, longest: int) -> Wishes:
+        """Return what the parameters leave open."""
+        smooth = self._loss_object.smooth
+        if self.refine is True and not smooth:
             raise ParameterError("loss", self.loss, "a smooth loss, or refine=False")
+        families: tuple[str, ...] = ()
+        if longest == 1:  # all weights are one: only the readout is left to fit
+            return Wishes(("pooled",), 0.0, self.ridge)
+        if self.refine in (False, "auto"):
+            if self.sharpness == "auto":
+                families = ("pooled", "two-step") if self._pooling().holds_mean else ("two-step",)
+            else:
+                families = ("pooled",) if self.sharpness == 0 else ("two-step",)
+        if self.refine in (True, "auto") and smooth:
+            refined = {True: ("tied",), False: ("free",), "auto": ("tied", "free")}
+            families += refined[self.tied]
+        return Wishes(families, self.sharpness, self.ridge)
+
+    def _fit_model(self, labelled: LabelledSequences, rng: np.random.Generator) -> Model:
         settings = HeadSettings(
             pooling=self._pooling(),
-            loss=loss,
-            ridge=self.ridge,
+            loss=self._loss_object,
             heads=self.heads,
-            refine=self.refine,
-            tied=self.tied,
-            sharpness=self.sharpness,
-            split=self.split,
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        coefficients = np.array(
-            [first_coefficients(row, balanced_weights(row, weights), loss) for row in labels]
+        wishes = self._wishes(int(labelled.sequences.lengths.max()))
+        balanced = balanced_weights(labelled.labels, labelled.weights)
+        coefficients = first_coefficients(labelled.labels, balanced, settings.loss)
+        firsts: Array | None
+        scaler, firsts = first_pass(labelled.sequences, labelled.weights, coefficients)
+        if self.split is None or wishes.families == ("pooled",):
+            for_query, for_readout, own_query = labelled, labelled, None
+        else:
+            for_query, for_readout = labelled.split(self.split, rng)
+            firsts, own_query = None, for_query
+        plan, candidates = choose(for_readout, own_query, scaler, wishes, settings)
+        fitted = fit_heads(for_readout, for_query, scaler, plan, settings, firsts)
+        sharpness = [sharpness_of(one.heads, labelled, scaler) for one in fitted]
+        return _AttentionModel(
+            scaler,
+            settings.pooling,
+            plan,
+            tuple(candidates),
+            tuple(fitted),
+            np.array(sharpness),
         )
-        scaler, firsts = first_pass(sequences, weights, coefficients)
-        problems = tuple(
-            fit_heads(LabelledSequences(sequences, row, weights, first), scaler, settings, rng)
-            for row, first in zip(labels, firsts, strict=True)
-        )
-        return _AttentionModel(scaler, settings.pooling, problems)
 
     def attention(self, X: Any, mask: Any = None, target: Any = None) -> Any:
         """Return the weight of each token, of sum 1 in each sequence, averaged over heads.
@@ -190,15 +201,15 @@ class _Attending(SequenceClassifier):
 
     @property
     def sharpness_(self) -> Array:
-        """Spread of the two-step query's scores within a sequence, of shape (problems,)."""
+        """Spread of the fitted scores within a sequence, of the sharpest head: (problems,)."""
         check_is_fitted(self)
-        return np.array([problem.sharpness for problem in self.model_.problems])
+        return np.asarray(self.model_.sharpness)
 
     @property
     def tied_(self) -> Array:
         """Whether the queries are tied to the readouts, of shape (problems,)."""
         check_is_fitted(self)
-        return np.array([problem.tied for problem in self.model_.problems])
+        return np.full(len(self.model_.problems), self.model_.plan.family == "tied")
 
 
 class AttentionClassifier(_Attending):
@@ -251,11 +262,11 @@ class AttentionClassifier(_Attending):
         self,
         *,
         heads: int = 1,
-        refine: bool = True,
+        refine: bool | str = "auto",
         tied: bool | str = "auto",
         sharpness: float | str = "auto",
         split: float | None = None,
-        ridge: float = 1e-2,
+        ridge: float | str = "auto",
         loss: str = "logistic",
         class_weight: Any = None,
         max_iter: int = 100,
@@ -302,11 +313,11 @@ random_state
         *,
         nonlinearity: str = "sigmoid",
         heads: int = 1,
-        refine: bool = True,
+        refine: bool | str = "auto",
         tied: bool | str = "auto",
         sharpness: float | str = "auto",
         split: float | None = None,
-        ridge: float = 1e-2,
+        ridge: float | str = "auto",
         loss: str = "logistic",
         class_weight: Any = None,
         max_iter: int = 100,

@@ -19,11 +19,19 @@ from sklearn.utils.validation import (
 )
 
 from sparsetoken.arrays import Array
+from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.sequences import Block, Sequences, as_sequences
 from sparsetoken.losses import get_loss, loss_names
 from sparsetoken.validation import ParameterError, choice, integer, real
 
-__all__ = ["Model", "SequenceClassifier", "sequences_of", "unchanged_on_error"]
+__all__ = [
+    "Check",
+    "Model",
+    "SequenceClassifier",
+    "automatic",
+    "sequences_of",
+    "unchanged_on_error",
+]
 
 
 class Model(Protocol):
@@ -50,6 +58,20 @@ def _loss(name: str, value: Any) -> str:
 Check = Callable[[str, Any], Any]
 
 
+def automatic(check: Check) -> Check:
+    """Return a check that accepts "auto" as well, and says so."""
+
+    def checked(name: str, value: Any) -> Any:
+        if isinstance(value, str) and value == "auto":
+            return value
+        try:
+            return check(name, value)
+        except ParameterError as error:
+            raise ParameterError(name, value, f"{error.accepted}, or 'auto'") from None
+
+    return checked
+
+
 class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier sign(⟨f(X), w⟩ + b) of sequences, for some feature map f."""
 
@@ -57,19 +79,19 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # How each parameter is checked, once; `fit` goes through them all.
     _checks: ClassVar[dict[str, Check]] = {
-        "ridge": lambda name, value: real(name, value, low=0),
+        "ridge": automatic(lambda name, value: real(name, value, low=0)),
         "loss": _loss,
         "class_weight": _class_weight,
         "length": lambda name, value: None if value is None else integer(name, value, low=1),
     }
 
     @abstractmethod
-    def _fit_model(
-        self, sequences: Sequences, labels: Array, weights: Array, rng: np.random.Generator
-    ) -> Model:
-        """Fit one binary problem for each row of `labels` (values -1 and +1); weights sum to 1."""
+    def _fit_model(self, labelled: LabelledSequences, rng: np.random.Generator) -> Model:
+        """Fit one binary problem for each row of the labels."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None, groups: Any = None
+    ) -> Self:
         """Fit the classifier.
 
         Parameters
@@ -82,6 +104,9 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (n,), optional
         mask : array of shape (n, L), optional
             True where a token is present, for a 3-D X with padding.
+        groups : array of shape (n,), optional
+            Samples of one group (a patient, a recording) are held out together when parameters
+            that are "auto" are chosen.
         """
         with unchanged_on_error(self):
             for name, check in self._checks.items():
@@ -91,14 +116,16 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weights = _weights(sample_weight, len(sequences))
             weights = weights * self._class_factors(classes, codes, weights)
             _require_classes(classes, codes, weights)
-            used = np.flatnonzero(weights > 0)
-            if len(used) < len(weights):
-                sequences, codes, weights = sequences.take(used), codes[used], weights[used]
             targets = range(1, 2) if len(classes) == 2 else range(len(classes))
             labels = np.array([np.where(codes == target, 1.0, -1.0) for target in targets])
+            labelled = LabelledSequences(
+                sequences, codes, labels, weights / weights.sum(), _groups(groups, len(sequences))
+            )
+            used = np.flatnonzero(weights > 0)
+            if len(used) < len(weights):
+                labelled = labelled.take(used)
             seed = check_random_state(getattr(self, "random_state", None)).randint(2**31)
-            rng = np.random.default_rng(seed)
-            model = self._fit_model(sequences, labels, weights / weights.sum(), rng)
+            model = self._fit_model(labelled, np.random.default_rng(seed))
             self.classes_ = classes
             self.model_ = model
             self.n_iter_ = max(1, model.iterations)
@@ -236,6 +263,16 @@ def _require_classes(classes: Array, codes: Array, weights: Array) -> None:
     if not np.all(totals > 0):
         empty = classes[np.argmin(totals)]
         raise ParameterError(f"weight of class {empty}", 0.0, "more than zero for every class")
+
+
+def _groups(groups: Any, samples: int) -> Array | None:
+    """Return a number for each sample's group."""
+    if groups is None:
+        return None
+    names = np.asarray(groups)
+    if names.shape != (samples,):
+        raise ParameterError("shape of groups", names.shape, f"({samples},), one group a sample")
+    return np.unique(names, return_inverse=True)[1]
 
 
 def _weights(sample_weight: Any, samples: int) -> Array:

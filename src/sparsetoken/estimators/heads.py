@@ -1,35 +1,48 @@
-"""Fitting the heads of one binary classifier: query, choice by inner validation, refinement."""
+"""Fitting the heads of binary classifiers when it is known what to fit: readouts and refinement.
 
-import math
+All problems of a fit (classes against the rest, folds, starts) are solved together, so that they
+share every pass over the data.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from sparsetoken.arrays import Array
+from sparsetoken.estimators.descent import Descents, minimise_together
 from sparsetoken.estimators.labelled import LabelledSequences
-from sparsetoken.estimators.objective import Heads, JointObjective, refine_heads
+from sparsetoken.estimators.objective import Heads, JointObjective
 from sparsetoken.estimators.pooling import Pooling, segment_sums
-from sparsetoken.estimators.query import Scaler, pooled_sums, query_pass, spread
+from sparsetoken.estimators.query import spreads, two_step_directions
+from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Sequences
+from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.losses import Loss
 
 __all__ = [
+    "FAMILIES",
     "FittedHeads",
     "HeadSettings",
-    "first_coefficients",
+    "Plan",
+    "Problems",
+    "Refinement",
+    "feature_units",
     "fit_heads",
+    "head_features",
+    "prior_bias",
 ]
 
-SHARPNESS_GRID = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-HELD_OUT_SHARE = 0.25
-# Below this many samples of the smaller class a held-out part says too little to choose by it.
-LEAST_TO_HOLD_OUT = 8
-MOST_FOR_CHOICE = 5000
-# Above this size refinement starts on a subsample, to read all data a few times only.
-SUBSAMPLE_BYTES = 2**27
-# Iterations on all data after that, and iterations that decide between two starts.
-POLISH = 10
-TRIAL = 10
+# From the simplest to the richest: mean pooling, the two-step query with its readout, refinement
+# with q = κ w, and refinement with a query of its own.
+FAMILIES = ("pooled", "two-step", "tied", "free")
+# Sharpnesses at which refinement starts, with evidence for the class and against it.
+STARTING_SHARPNESS = (1.0, 4.0)
+# Steps that decide between starts.
+TRIAL_STEPS = 10
+# Above this size the starts are tried on a part of the samples; refinement ends on all of them.
+LARGE_BYTES = 2**29
 
 
 @dataclass(frozen=True)
@@ -38,242 +51,430 @@ class HeadSettings:
 
     pooling: Pooling
     loss: Loss
-    ridge: float
     heads: int
-    refine: bool
-    tied: bool | str
-    sharpness: float | str
-    split: float | None
     max_iter: int
     tol: float
+    progress: Callable[[str, int, Array], None] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which model to fit: a family, the two-step query's sharpness ("auto" if refined), the ridge."""
+
+    family: str
+    sharpness: float | str
+    ridge: float
 
 
 @dataclass(frozen=True)
 class FittedHeads:
-    """The heads, with the choices that were made for them.
+    """The heads of one binary problem, with how they were reached.
 
     Attributes
     ----------
     heads : Heads
-    tied : bool
-    sharpness : float
-        Standard deviation of the first head's scores within a sequence, after the two steps.
+    objective : float
+        Mean loss and penalty at the solution.
     iterations : int
-        Steps of the optimiser.
+    converged : bool
     """
 
     heads: Heads
-    tied: bool
-    sharpness: float
+    objective: float
     iterations: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Problems:
+    """P binary problems on the same sequences: labels and weights of shape (P, n)."""
+
+    sequences: Sequences
+    labels: Array
+    weights: Array
+    scaler: Scaler
+
+    def repeated(self, times: int) -> "Problems":
+        """Return each problem `times` times in a row."""
+        if times == 1:
+            return self
+        return replace(
+            self,
+            labels=np.repeat(self.labels, times, axis=0),
+            weights=np.repeat(self.weights, times, axis=0),
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def prior_bias(labels: Array, weights: Array, loss: Loss) -> Array:
+    """Return the bias of a constant decision: log-odds, or the mean label; (P,)."""
+    means = np.sum(weights * labels, axis=1) / weights.sum(axis=1)
+    if loss.name != "logistic":
+        return np.asarray(means)
+    bounded = np.clip(means, -1 + 1e-9, 1 - 1e-9)
+    return np.asarray(np.log1p(bounded) - np.log1p(-bounded))
 
 
 def fit_heads(
-    problem: LabelledSequences, scaler: Scaler, settings: HeadSettings, rng: np.random.Generator
-) -> FittedHeads:
-    """Fit all heads of a binary classifier, one after another."""
-    if problem.sequences.lengths.max() == 1:
-        return _single_token(problem, scaler, settings)
-    if settings.split is None:
-        for_query = for_readout = problem
-    else:
-        for_query, for_readout = problem.split(settings.split, rng)
-    settings = _chosen(for_query, for_readout, scaler, settings, rng)
-    return _fit_chosen(for_query, for_readout, scaler, settings)
-
-
-def _single_token(
-    problem: LabelledSequences, scaler: Scaler, settings: HeadSettings
-) -> FittedHeads:
-    """With one token in every sequence all weights are one: only the readout is left to fit."""
-    d = problem.sequences.dimension
-    none = np.zeros((settings.heads, d))
-    weights = np.zeros((settings.heads, d))
-    features = _head_features(problem.sequences, none[:1], scaler, settings.pooling)
-    readout = problem.fit_readout(features, settings.loss, settings.ridge)
-    weights[0] = readout.weights
-    return FittedHeads(Heads(none, weights, readout.bias), True, 0.0, max(1, readout.steps))
-
-
-def _fit_chosen(
+    labelled: LabelledSequences,
     for_query: LabelledSequences,
-    for_readout: LabelledSequences,
+    scaler: Scaler,
+    plan: Plan,
+    settings: HeadSettings,
+    firsts: Array | None = None,
+) -> list[FittedHeads]:
+    """Fit the heads of all binary problems: the query on `for_query`, the rest on `labelled`.
+
+    Parameters
+    ----------
+    firsts : array of shape (C, d), optional
+        Stage 1's readouts on `for_query`, if they are known already.
+    """
+    problems = _problems(labelled, scaler)
+    if plan.family == "pooled":
+        queries = np.zeros((len(problems), 1, labelled.sequences.dimension))
+        return _padded(_read_out(problems, queries, plan, settings), settings.heads)
+    directions = _directions(for_query, scaler, settings, firsts)
+    if plan.family == "two-step":
+        return _two_step(problems, for_query, directions, plan, settings)
+    return _refined(problems, for_query, directions, plan, settings)
+
+
+def _problems(labelled: LabelledSequences, scaler: Scaler) -> Problems:
+    weights = np.broadcast_to(labelled.weights, labelled.labels.shape)
+    return Problems(labelled.sequences, labelled.labels, weights, scaler)
+
+
+def _directions(
+    labelled: LabelledSequences,
     scaler: Scaler,
     settings: HeadSettings,
-    first_direction: Array | None = None,
-) -> FittedHeads:
-    """Fit the heads when sharpness and tied are known, and perhaps the first query's direction."""
-    d = for_query.sequences.dimension
-    sharpness = float(settings.sharpness)
-    heads = Heads(np.zeros((0, d)), np.zeros((0, d)), 0.0)
-    iterations = 0
-    for index in range(settings.heads):
-        if index == 0 and first_direction is not None:
-            direction = first_direction
-        else:
-            direction = two_step_direction(for_query, scaler, settings, heads)
-        if settings.refine and settings.tied:
-            starts = _tied_starts(for_readout, heads, direction, scaler, settings)
-        else:
-            queries = np.vstack([heads.queries, sharpness * direction])
-            starts = [_read_out(for_readout, queries, scaler, settings)]
-        heads = starts[0]
-        if settings.refine:
-            heads, steps = _refined(for_readout, starts, scaler, settings)
-            iterations += steps
-    tied = bool(settings.refine and settings.tied)
-    return FittedHeads(heads, tied, sharpness, max(1, iterations))
-
-
-def two_step_direction(
-    problem: LabelledSequences, scaler: Scaler, settings: HeadSettings, heads: Heads
+    firsts: Array | None = None,
+    offsets: Array | None = None,
 ) -> Array:
-    """Return the next query after stages 1 to 3, scaled so that scores spread by one.
-
-    The classes are balanced in these stages, whatever their weights: the query of rare positives
-    would else point away from the signal (docs/theory.md, section 4).
-    """
-    weights = problem.balanced()
-    offset: Array | float = 0.0
-    if len(heads.queries):
-        offset = heads.decisions(problem.sequences, scaler, settings.pooling)
-    first = problem.first_weights
-    if first is None or len(heads.queries):
-        coefficients = first_coefficients(problem.labels, weights, settings.loss, offset)
-        first = pooled_sums(problem.sequences, scaler, coefficients)
-    query = query_pass(
-        problem.sequences, problem.labels, weights, scaler, first, settings.loss, offset
+    problems = _problems(labelled, scaler)
+    return two_step_directions(
+        problems.sequences,
+        problems.labels,
+        problems.weights,
+        scaler,
+        settings.loss,
+        firsts=firsts,
+        offsets=offsets,
     )
-    scale = spread(problem.sequences, scaler, query)
-    return query / scale if scale > 0 else np.zeros_like(query)
 
 
-def first_coefficients(
-    labels: Array, weights: Array, loss: Loss, offset: Array | float = 0.0
-) -> Array:
-    """Return c such that stage 1's readout is Σ c_i f̄_i: -ω_i y_i ℓ'(y_i o_i)."""
-    return -weights * labels * loss.slope(labels * np.broadcast_to(offset, labels.shape))
+def _padded(fitted: list[FittedHeads], count: int) -> list[FittedHeads]:
+    """Return the fits with silent heads added: mean pooling has one that speaks."""
+
+    def padded(heads: Heads) -> Heads:
+        missing = np.zeros((count - len(heads.queries), heads.queries.shape[1]))
+        return Heads(
+            np.vstack([heads.queries, missing]), np.vstack([heads.weights, missing]), heads.bias
+        )
+
+    return [replace(one, heads=padded(one.heads)) for one in fitted]
+
+
+# Readouts on fixed queries
 
 
 def _read_out(
-    problem: LabelledSequences, queries: Array, scaler: Scaler, settings: HeadSettings
-) -> Heads:
-    """Return heads with these queries and stage 4's readout on the features of all of them."""
-    features = _head_features(problem.sequences, queries, scaler, settings.pooling)
-    readout = problem.fit_readout(features, settings.loss, settings.ridge)
-    return Heads(queries, readout.weights.reshape(queries.shape), readout.bias)
+    problems: Problems, queries: Array, plan: Plan, settings: HeadSettings
+) -> list[FittedHeads]:
+    """Return stage 4's readouts on the features of queries (P, H, d)."""
+    fitted = []
+    shared = None
+    for row, own in enumerate(queries):
+        if shared is None or np.any(own):  # mean pooling has the same features in all problems
+            shared = head_features(problems.sequences, own, problems.scaler, settings.pooling)
+        units = feature_units(shared, problems.weights[row])
+        readout = _solve(shared / units, problems, row, plan.ridge, settings.loss)
+        heads = Heads(own, (readout.weights / units).reshape(own.shape), readout.bias)
+        fitted.append(
+            FittedHeads(heads, readout.objective, max(1, readout.steps), readout.converged)
+        )
+    return fitted
 
 
-def _tied_starts(
-    problem: LabelledSequences,
-    heads: Heads,
-    direction: Array,
-    scaler: Scaler,
-    settings: HeadSettings,
-) -> list[Heads]:
-    """Return the heads with one more, whose evidence is for the class, or against it.
-
-    The two-step query says where to look, and only weakly so what for: when sequences are long the
-    sign of a readout on it is often wrong, and no later step turns it round.
-    """
-    query = float(settings.sharpness) * direction
-    alone = Heads(query[None], direction[None], 0.0)
-    mean = float(problem.weights @ alone.decisions(problem.sequences, scaler, settings.pooling))
-    queries = np.vstack([heads.queries, query])
-    return [
-        Heads(queries, np.vstack([heads.weights, sign * direction]), heads.bias - sign * mean)
-        for sign in (1.0, -1.0)
-    ]
-
-
-def _refined(
-    problem: LabelledSequences, starts: list[Heads], scaler: Scaler, settings: HeadSettings
-) -> tuple[Heads, int]:
-    """Minimise the joint objective from the start that is best after a few steps."""
-    objective = JointObjective(
-        problem.sequences,
-        problem.labels,
-        problem.weights,
-        scaler,
-        settings.pooling,
-        settings.loss,
-        settings.ridge,
-        bool(settings.tied),
+def _solve(features: Array, problems: Problems, row: int, ridge: float, loss: Loss) -> Readout:
+    weights = problems.weights[row]
+    # A penalty does not see the bias: centred features need fewer steps.
+    centre = weights @ features / weights.sum()
+    readout = fit_readout(
+        np.asarray(features - centre, dtype=float),
+        problems.labels[row],
+        loss,
+        ridge,
+        sample_weight=weights,
+        tolerance=1e-10,
     )
-    size = problem.sequences.token_bytes
-    if size <= SUBSAMPLE_BYTES:
-        return _best_refined(objective, starts, settings)
-    part = problem.thinned(math.ceil(size / SUBSAMPLE_BYTES))
-    smaller = replace(objective, sequences=part.sequences, labels=part.labels, weights=part.weights)
-    heads, steps = _best_refined(smaller, starts, settings)
-    heads, more = refine_heads(objective, heads, min(settings.max_iter, POLISH), settings.tol)
-    return heads, steps + more
+    return replace(readout, bias=readout.bias - float(centre @ readout.weights))
 
 
-def _best_refined(
-    objective: JointObjective, starts: list[Heads], settings: HeadSettings
-) -> tuple[Heads, int]:
-    if len(starts) > 1:
-        trials = [refine_heads(objective, start, TRIAL, settings.tol)[0] for start in starts]
-        values = [objective(objective.pack(trial))[0] for trial in trials]
-        starts = [trials[int(np.argmin(values))]]
-    return refine_heads(objective, starts[0], settings.max_iter, settings.tol)
+def feature_units(features: Array, weights: Array) -> Array:
+    """Return the standard deviation of each feature, (n, D) → (D,); 1 where it does not vary."""
+    location = weights @ features
+    variance = weights @ (features - location) ** 2
+    return np.asarray(np.sqrt(np.where(variance > 1e-24 * (location**2 + 1e-6), variance, 1.0)))
 
 
-def _head_features(sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
+def head_features(sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
     """Return f_h(X) of all heads side by side, standardised tokens: shape (n, H d)."""
     count, d = queries.shape
-    result = np.empty((len(sequences), count, d), dtype=sequences.dtype)
+    result = np.empty((len(sequences), count, d))
     for block in sequences.blocks():
         attention = pooling.weights(scaler.scores(queries, block.tokens), block)
         for head in range(count):
             weighted = attention[head][:, None] * block.tokens
             totals = segment_sums(attention[head], block)[:, None]
-            sums = segment_sums(weighted, block, axis=0)
-            result[block.samples, head] = (sums - totals * scaler.location) / scaler.scale
+            sums = segment_sums(weighted, block, axis=0).astype(float)
+            result[block.samples, head] = scaler.standardised(sums - totals * scaler.location)
     return result.reshape(len(sequences), count * d)
 
 
-def _chosen(
+def _two_step(
+    problems: Problems,
     for_query: LabelledSequences,
-    for_readout: LabelledSequences,
-    scaler: Scaler,
+    directions: Array,
+    plan: Plan,
     settings: HeadSettings,
-    rng: np.random.Generator,
-) -> HeadSettings:
-    """Return the settings with "auto" replaced by what is best on held-out samples."""
-    choose_sharpness = settings.sharpness == "auto"
-    choose_tied = settings.tied == "auto" and settings.refine
-    if settings.tied == "auto" and not settings.refine:
-        settings = replace(settings, tied=False)
-    if not (choose_sharpness or choose_tied):
-        return settings
-    if for_readout.smaller_class < LEAST_TO_HOLD_OUT:
-        sharpness = 1.0 if choose_sharpness else settings.sharpness
-        return replace(settings, sharpness=sharpness, tied=choose_tied or settings.tied)
-    some = for_readout.thinned(math.ceil(len(for_readout.labels) / MOST_FOR_CHOICE))
-    inner, outer = some.split(1 - HELD_OUT_SHARE, rng)
-    inner_query = inner if settings.split is None else for_query
-    nothing = np.zeros((0, inner.sequences.dimension))
-    direction = two_step_direction(inner_query, scaler, settings, Heads(nothing, nothing, 0.0))
-
-    def held_out_losses(candidate: HeadSettings) -> Array:
-        model = _fit_chosen(inner_query, inner, scaler, candidate, direction)
-        decisions = model.heads.decisions(outer.sequences, scaler, settings.pooling)
-        return np.asarray(outer.weights * settings.loss.value(outer.labels * decisions))
-
-    if choose_sharpness:
-        plain = replace(settings, refine=False, heads=1)
-        candidates = [replace(plain, sharpness=value) for value in SHARPNESS_GRID]
-        totals = [held_out_losses(candidate).sum() for candidate in candidates]
-        settings = replace(settings, sharpness=SHARPNESS_GRID[int(np.argmin(totals))])
-    if choose_tied:
-        tied, free = replace(settings, tied=True), replace(settings, tied=False)
-        gain = held_out_losses(tied) - held_out_losses(free)
-        settings = free if _exceeds_chance(gain) else tied
-    return settings
+) -> list[FittedHeads]:
+    """Fit heads one after another, each query on what the ones before left unexplained."""
+    sharpness = float(plan.sharpness)
+    queries = sharpness * directions[:, None]
+    fitted = _read_out(problems, queries, plan, settings)
+    while queries.shape[1] < settings.heads:
+        offsets = np.array(
+            [
+                one.heads.decisions(for_query.sequences, problems.scaler, settings.pooling)
+                for one in fitted
+            ]
+        )
+        further = _directions(for_query, problems.scaler, settings, offsets=offsets)
+        queries = np.concatenate([queries, sharpness * further[:, None]], axis=1)
+        fitted = _read_out(problems, queries, plan, settings)
+    return fitted
 
 
-def _exceeds_chance(gain: Array) -> bool:
-    """Whether a sum of gains is more than its standard error above zero."""
-    return bool(gain.sum() > np.sqrt(len(gain)) * gain.std())
+# Refinement
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Refinement of P problems from several starts each, by the joint objective.
+
+    Attributes
+    ----------
+    problems : Problems
+    settings : HeadSettings
+    sharpness : float or "auto"
+        Where to start; "auto" tries several.
+    """
+
+    problems: Problems
+    settings: HeadSettings
+    sharpness: float | str
+
+    def objective(
+        self, times: int, ridges: Array, *, tied: bool, heads: int = 1, offsets: Any = None
+    ) -> JointObjective:
+        """Return the objective of each problem `times` times in a row, with these P·times ridges."""
+        repeated = self.problems.repeated(times)
+        d = self.problems.sequences.dimension
+        return JointObjective(
+            sequences=repeated.sequences,
+            labels=repeated.labels,
+            weights=repeated.weights,
+            scaler=repeated.scaler,
+            pooling=self.settings.pooling,
+            loss=self.settings.loss,
+            units=np.broadcast_to(1.0, (len(repeated), heads, d)),
+            ridges=ridges,
+            tied=tied,
+            offsets=offsets,
+        )
+
+    def best_start(
+        self, directions: Array, ridge: float, *, tied: bool, offsets: Array | None = None
+    ) -> tuple[list[Heads], int]:
+        """Return each problem's best head after a few steps from several starts."""
+        starts = self._tied_starts(directions, offsets)
+        heads, steps = self._best_of(starts, ridge, tied=True, offsets=offsets)
+        if tied:
+            return heads, steps
+        # A free query may begin as a tied one, or as the two-step query with nothing read out.
+        prior = prior_bias(self.problems.labels, self.problems.weights, self.settings.loss)
+        if offsets is not None:
+            prior = np.zeros_like(prior)
+        silent = np.zeros((1, directions.shape[1]))
+        sharpness = 2.0 if self.sharpness == "auto" else float(self.sharpness)
+        both = [
+            [one, Heads(sharpness * direction[None], silent, float(bias))]
+            for one, direction, bias in zip(heads, directions, prior, strict=True)
+        ]
+        heads, more = self._best_of(both, ridge, tied=False, offsets=offsets)
+        return heads, steps + more
+
+    def _tied_starts(self, directions: Array, offsets: Array | None) -> list[list[Heads]]:
+        """Return heads whose evidence is for the class or against it, blunt or sharp.
+
+        The two-step query says where to look, and only weakly so what for: when sequences are long
+        the sign of a readout on it is often wrong, and no later step turns it round. The bias makes
+        the mean decision that of a constant, so that rare classes do not begin far off.
+        """
+        problems, settings = self.problems, self.settings
+        levels = STARTING_SHARPNESS if self.sharpness == "auto" else (float(self.sharpness),)
+        times = len(levels)
+        alone = self.objective(times, np.zeros(times * len(problems)), tied=False)
+        heads = [
+            Heads(level * direction[None], direction[None], 0.0)
+            for direction in directions
+            for level in levels
+        ]
+        decisions = alone.decisions(alone.pack(heads))
+        means = np.einsum("pn,pn->p", alone.weights, decisions) / alone.weights.sum(axis=1)
+        prior = np.zeros(len(problems))
+        if offsets is None:
+            prior = prior_bias(problems.labels, problems.weights, settings.loss)
+        return [
+            [
+                Heads(one.queries, sign * one.weights, float(prior[row] - sign * means[at]))
+                for at, one in enumerate(heads[row * times : (row + 1) * times], row * times)
+                for sign in (1.0, -1.0)
+            ]
+            for row in range(len(problems))
+        ]
+
+    def _best_of(
+        self, starts: list[list[Heads]], ridge: float, *, tied: bool, offsets: Array | None
+    ) -> tuple[list[Heads], int]:
+        times = len(starts[0])
+        if times == 1:
+            return [some[0] for some in starts], 0
+        if offsets is not None:
+            offsets = np.repeat(offsets, times, axis=0)
+        objective = self.objective(
+            times, np.full(times * len(starts), ridge), tied=tied, offsets=offsets
+        )
+        points = objective.pack([one for some in starts for one in some])
+        tried = self._descend(objective, points, TRIAL_STEPS, "trying starts")
+        best = tried.values.reshape(-1, times).argmin(axis=1) + times * np.arange(len(starts))
+        return objective.unpack(tried.points[best], best), int(tried.steps.max())
+
+    def descend(
+        self, heads: list[Heads], ridges: Array, *, tied: bool, max_steps: int
+    ) -> tuple[JointObjective, Descents]:
+        """Refine each problem with each of R ridges, all heads jointly: P·R descents."""
+        times = len(ridges)
+        objective = self.objective(
+            times, np.tile(ridges, len(heads)), tied=tied, heads=len(heads[0].queries)
+        )
+        points = objective.pack([one for one in heads for _ in ridges])
+        return objective, self._descend(objective, points, max_steps, "refining")
+
+    def _descend(
+        self, objective: JointObjective, points: Array, max_steps: int, what: str
+    ) -> Descents:
+        progress = self.settings.progress
+        return minimise_together(
+            objective,
+            points,
+            max_steps=max_steps,
+            tolerance=self.settings.tol,
+            progress=None if progress is None else lambda n, values: progress(what, n, values),
+        )
+
+
+def _refined(
+    problems: Problems,
+    for_query: LabelledSequences,
+    directions: Array,
+    plan: Plan,
+    settings: HeadSettings,
+) -> list[FittedHeads]:
+    """Refine one head after another, each begun on what the ones before it miss."""
+    tied = plan.family == "tied"
+    search = Refinement(problems, settings, plan.sharpness)
+    smaller = _smaller(search)
+    heads, steps = smaller.best_start(directions, plan.ridge, tied=tied)
+    ridges = np.array([plan.ridge])
+    for index in range(settings.heads):
+        if index:
+            heads, more = _with_one_more(search, for_query, heads, plan, tied=tied)
+            steps += more
+        if smaller is not search:
+            objective, found = smaller.descend(
+                heads, ridges, tied=tied, max_steps=settings.max_iter
+            )
+            heads = objective.unpack(found.points)
+            steps += int(found.steps.max())
+        objective, found = search.descend(heads, ridges, tied=tied, max_steps=settings.max_iter)
+        heads = objective.unpack(found.points)
+        steps += int(found.steps.max())
+    return [
+        FittedHeads(one, float(value), steps, bool(done))
+        for one, value, done in zip(heads, found.values, found.converged, strict=True)
+    ]
+
+
+def _with_one_more(
+    search: Refinement,
+    for_query: LabelledSequences,
+    heads: list[Heads],
+    plan: Plan,
+    *,
+    tied: bool,
+) -> tuple[list[Heads], int]:
+    """Add a head to each problem that explains, alone, most of what the others miss."""
+    problems, settings = search.problems, search.settings
+
+    def decisions(sequences: Sequences) -> Array:
+        return np.array(
+            [one.decisions(sequences, problems.scaler, settings.pooling) for one in heads]
+        )
+
+    directions = _directions(
+        for_query, problems.scaler, settings, offsets=decisions(for_query.sequences)
+    )
+    further, steps = search.best_start(
+        directions, plan.ridge, tied=tied, offsets=decisions(problems.sequences)
+    )
+    joined = [
+        Heads(
+            np.vstack([old.queries, new.queries]),
+            np.vstack([old.weights, new.weights]),
+            old.bias + new.bias,
+        )
+        for old, new in zip(heads, further, strict=True)
+    ]
+    return joined, steps
+
+
+def _smaller(search: Refinement) -> Refinement:
+    """Return the search on a part of the samples if there are really many."""
+    problems = search.problems
+    size = problems.sequences.token_bytes
+    if size <= LARGE_BYTES:
+        return search
+    every = int(np.ceil(size / LARGE_BYTES))
+    rows = np.unique(
+        np.concatenate(
+            [np.flatnonzero(row == sign)[::every] for row in problems.labels for sign in (-1, 1)]
+        )
+    )
+    weights = problems.weights[:, rows]
+    part = Problems(
+        problems.sequences.take(rows),
+        problems.labels[:, rows],
+        weights / weights.sum(axis=1, keepdims=True),
+        problems.scaler,
+    )
+    return replace(search, problems=part)
+
+
+def sharpness_of(heads: Heads, labelled: LabelledSequences, scaler: Scaler) -> float:
+    """Return the spread of the fitted scores within a sequence, of the sharpest head."""
+    return float(spreads(labelled.sequences, scaler, heads.queries, labelled.weights).max())

@@ -1,52 +1,77 @@
-"""One binary problem: samples, labels, weights, and its parts."""
+"""Labelled samples: one problem of one class against the rest a row of labels, and their parts."""
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.sequences import Sequences
-from sparsetoken.learning.readout import Readout, fit_readout
-from sparsetoken.losses import Loss
 from sparsetoken.validation import ParameterError
 
-__all__ = ["LabelledSequences", "balanced_weights"]
+__all__ = ["Folds", "LabelledSequences"]
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Where each sample is held out.
+
+    Attributes
+    ----------
+    of_sample : array of shape (n,), int
+    units : array of shape (n,), int
+        Samples of one unit, copies or of one group, are held out together.
+    count : int
+    """
+
+    of_sample: Array
+    units: Array
+    count: int
 
 
 @dataclass(frozen=True)
 class LabelledSequences:
-    """Samples with labels -1 and +1 and weights of sum 1.
+    """Samples with their classes and weights.
 
     Attributes
     ----------
-    first_weights : array of shape (d,), optional
-        Stage 1's readout, if it is known already.
+    sequences : Sequences
+    codes : array of shape (n,), int
+        The class of each sample.
+    labels : array of shape (C, n), values -1 and +1
+        One row a binary problem: one for two classes, else one for each class.
+    weights : array of shape (n,), of sum 1
+    groups : array of shape (n,), optional
+        Samples of one group are never on both sides of a validation.
     """
 
     sequences: Sequences
+    codes: Array
     labels: Array
     weights: Array
-    first_weights: Array | None = None
+    groups: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
     def take(self, rows: Array) -> "LabelledSequences":
         """Return some of the samples, their weights normalised again."""
         weights = self.weights[rows]
         return LabelledSequences(
-            self.sequences.take(rows), self.labels[rows], weights / weights.sum()
+            self.sequences.take(rows),
+            self.codes[rows],
+            self.labels[:, rows],
+            weights / weights.sum(),
+            None if self.groups is None else self.groups[rows],
         )
-
-    @property
-    def smaller_class(self) -> int:
-        """Number of samples of the rarer class."""
-        return int(min(np.sum(self.labels > 0), np.sum(self.labels < 0)))
 
     def split(
         self, share: float, rng: np.random.Generator
     ) -> tuple["LabelledSequences", "LabelledSequences"]:
-        """Return a random part with `share` of either class, and the rest."""
+        """Return a random part with `share` of every class, and the rest."""
         first, second = [], []
-        for label in (-1, 1):
-            rows = rng.permutation(np.flatnonzero(self.labels == label))
+        for code in np.unique(self.codes):
+            rows = rng.permutation(np.flatnonzero(self.codes == code))
             count = round(share * len(rows))
             if not 0 < count < len(rows):
                 raise ParameterError(
@@ -59,27 +84,50 @@ class LabelledSequences:
             second.append(rows[count:])
         return self.take(np.sort(np.concatenate(first))), self.take(np.sort(np.concatenate(second)))
 
-    def thinned(self, every: int) -> "LabelledSequences":
-        """Return every so many-th sample of either class."""
-        if every <= 1:
+    def thinned(self, most: int, least_of_class: int = 0) -> "LabelledSequences":
+        """Return about `most` samples, the same share of every class, but no fewer of any class."""
+        if len(self) <= most:
             return self
-        rows = [np.flatnonzero(self.labels == label)[::every] for label in (-1, 1)]
+        share = most / len(self)
+        rows = []
+        for code in np.unique(self.codes):
+            of_class = np.flatnonzero(self.codes == code)
+            wanted = min(len(of_class), max(round(share * len(of_class)), least_of_class))
+            rows.append(of_class[np.linspace(0, len(of_class) - 1, wanted).astype(int)])
         return self.take(np.sort(np.concatenate(rows)))
 
-    def fit_readout(self, features: Array, loss: Loss, ridge: float) -> Readout:
-        """Return stage 4's solution for one row of features a sample."""
-        features = np.asarray(features, dtype=float)
-        return fit_readout(
-            features, self.labels, loss, ridge, sample_weight=self.weights, tolerance=1e-11
-        )
+    def folds(self, most: int) -> Folds | None:
+        """Return at most so many folds, or None if a class is too small for three folds.
 
-    def balanced(self) -> Array:
-        """Return the weights rescaled so that either class has half of the total."""
-        return balanced_weights(self.labels, self.weights)
+        Folds have the same share of every class. Copies of a sample, and samples of one group, are
+        in one fold, and nothing but the samples themselves decides which: a sample of weight 2 is
+        exactly two samples, their order plays no part, and a second fit gives the same result.
+        """
+        keys = self._content() if self.groups is None else self.groups
+        _, firsts, units = np.unique(keys, return_index=True, return_inverse=True)
+        codes = self.codes[firsts]
+        sizes = np.bincount(codes)
+        count = min(most, int(sizes[sizes > 0].min()))
+        if count < 3:
+            return None
+        fold_of_unit = np.empty(len(firsts), dtype=int)
+        dealt = 0
+        for code in np.unique(codes):
+            of_class = np.flatnonzero(codes == code)  # ordered by digests: as good as drawn
+            fold_of_unit[of_class] = (dealt + np.arange(len(of_class))) % count
+            dealt += len(of_class)
+        return Folds(fold_of_unit[units], units, count)
 
-
-def balanced_weights(labels: Array, weights: Array) -> Array:
-    """Return the weights rescaled so that either class has half of the total."""
-    positive = labels > 0
-    share = np.where(positive, weights[positive].sum(), weights[~positive].sum())
-    return np.asarray(weights / (2 * share))
+    def _content(self) -> Array:
+        """Return a number for each sample that depends on its tokens and its class alone."""
+        keys = np.empty(len(self), dtype=np.uint64)
+        for block in self.sequences.blocks():
+            ends = block.starts + block.lengths
+            for row, start, end in zip(
+                range(block.samples.start, block.samples.stop), block.starts, ends, strict=True
+            ):
+                tokens = np.ascontiguousarray(block.tokens[start:end])
+                seed = int(self.codes[row]).to_bytes(8, "little")
+                digest = hashlib.blake2b(tokens.data, digest_size=8, salt=seed).digest()
+                keys[row] = int.from_bytes(digest, "little")
+        return keys

@@ -9,6 +9,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.base import Check, Model, SequenceClassifier
+from sparsetoken.estimators.choice import choose_ridge
+from sparsetoken.estimators.heads import feature_units
+from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.pooling import segment_sums
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.readout import fit_readout
@@ -25,6 +28,7 @@ class _LinearModel:
     weights: Array
     biases: Array
     iterations: int
+    ridge: float
 
     def decide(self, block: Block) -> Array:
         features = _linear_features(block, self.kind)
@@ -41,38 +45,43 @@ class _Linear(SequenceClassifier):
 
     def _fit_model(
         self,
-        sequences: Sequences,
-        labels: Array,
-        weights: Array,
+        labelled: LabelledSequences,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> Model:
-        features = _all_features(sequences, self._kind())
+        features = _all_features(labelled.sequences, self._kind())
+        weights = labelled.weights
         location = weights @ features
-        variance = weights @ (features - location) ** 2
-        scale = np.sqrt(np.where(variance > 1e-24 * location**2, variance, 1.0))
+        scale = feature_units(features, weights)
         standardised = (features - location) / scale
+        ridge = choose_ridge(labelled, standardised, self.ridge, self._loss_object)
         readouts = [
             fit_readout(
                 standardised,
                 row,
                 self._loss_object,
-                self.ridge,
+                ridge,
                 sample_weight=weights,
-                tolerance=1e-11,
+                tolerance=1e-10,
             )
-            for row in labels
+            for row in labelled.labels
         ]
         # Back to the coordinates of the features, so that decisions need no scaling.
         vectors = np.array([readout.weights for readout in readouts]) / scale
         biases = np.array([readout.bias for readout in readouts]) - vectors @ location
         steps = max(readout.steps for readout in readouts)
-        return _LinearModel(self._kind(), vectors, biases, steps)
+        return _LinearModel(self._kind(), vectors, biases, steps, ridge)
 
     @property
     def coef_(self) -> Array:
         """Readouts in the features' own coordinates, of shape (problems, features)."""
         check_is_fitted(self)
         return np.asarray(self.model_.weights)
+
+    @property
+    def ridge_(self) -> float:
+        """The ridge, chosen or given."""
+        check_is_fitted(self)
+        return float(self.model_.ridge)
 
     @property
     def intercept_(self) -> Array:
@@ -87,8 +96,9 @@ class PooledClassifier(_Linear):
     Parameters
     ----------
     pooling : "mean" or "max", default "mean"
-    ridge : float, default 1e-2
-        Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised.
+    ridge : float or "auto", default "auto"
+        Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised. "auto" chooses among
+        1e-4, 1e-3, ..., 1 on held-out samples.
     loss : str, default "logistic"
         One of `sparsetoken.loss_names()`.
     class_weight : None, "balanced" or dict, default None
@@ -100,6 +110,7 @@ class PooledClassifier(_Linear):
     classes_ : array of shape (classes,)
     coef_ : array of shape (problems, d)
     intercept_ : array of shape (problems,)
+    ridge_ : float
     """
 
     _checks: ClassVar[dict[str, Check]] = {
@@ -111,7 +122,7 @@ class PooledClassifier(_Linear):
         self,
         *,
         pooling: str = "mean",
-        ridge: float = 1e-2,
+        ridge: float | str = "auto",
         loss: str = "logistic",
         class_weight: Any = None,
         length: int | None = None,
@@ -131,8 +142,9 @@ class VectorisedClassifier(_Linear):
 
     Parameters
     ----------
-    ridge : float, default 1e-2
-        Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised.
+    ridge : float or "auto", default "auto"
+        Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised. "auto" chooses among
+        1e-4, 1e-3, ..., 1 on held-out samples.
     loss : str, default "logistic"
         One of `sparsetoken.loss_names()`.
     class_weight : None, "balanced" or dict, default None
@@ -144,12 +156,13 @@ class VectorisedClassifier(_Linear):
     classes_ : array of shape (classes,)
     coef_ : array of shape (problems, L d)
     intercept_ : array of shape (problems,)
+    ridge_ : float
     """
 
     def __init__(
         self,
         *,
-        ridge: float = 1e-2,
+        ridge: float | str = "auto",
         loss: str = "logistic",
         class_weight: Any = None,
         length: int | None = None,
@@ -162,11 +175,9 @@ class VectorisedClassifier(_Linear):
     def _kind(self) -> str:
         return "vectorised"
 
-    def _fit_model(
-        self, sequences: Sequences, labels: Array, weights: Array, rng: np.random.Generator
-    ) -> Model:
-        _require_length(sequences, int(sequences.lengths[0]))
-        return super()._fit_model(sequences, labels, weights, rng)
+    def _fit_model(self, labelled: LabelledSequences, rng: np.random.Generator) -> Model:
+        _require_length(labelled.sequences, int(labelled.sequences.lengths[0]))
+        return super()._fit_model(labelled, rng)
 
     def _decisions(self, sequences: Sequences) -> Array:
         _require_length(sequences, self.coef_.shape[1] // sequences.dimension)

@@ -22,6 +22,11 @@ EXPONENT_CAP = 30.0
 class Pooling(ABC):
     """The map from the scores s = X q of a sequence's tokens to their weights p in f = Xᵀ p."""
 
+    @property
+    @abstractmethod
+    def holds_mean(self) -> bool:
+        """Whether q = 0 is mean pooling, but for a factor."""
+
     @abstractmethod
     def weights(self, scores: Array, block: Block) -> Array:
         """Return the weights p, of the scores' shape."""
@@ -35,6 +40,11 @@ class Pooling(ABC):
 
 class Softmax(Pooling):
     """p = softmax(s) over the tokens of a sequence."""
+
+    @property
+    def holds_mean(self) -> bool:
+        """Whether q = 0 is mean pooling: it is."""
+        return True
 
     def weights(self, scores: Array, block: Block) -> Array:
         """Return softmax(s), sequence by sequence."""
@@ -57,6 +67,11 @@ class Elementwise(Pooling):
     """p = σ(s)/L, token by token."""
 
     nonlinearity: str = "sigmoid"
+
+    @property
+    def holds_mean(self) -> bool:
+        """Whether σ(0) is not 0."""
+        return self.nonlinearity in ("sigmoid", "exp")
 
     def weights(self, scores: Array, block: Block) -> Array:
         """Return σ(s)/L."""

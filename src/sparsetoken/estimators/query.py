@@ -1,158 +1,72 @@
-"""Standardised tokens and the two gradient steps to a query (docs/theory.md, section 3).
-
-Tokens are never standardised in memory. All that is computed from them is linear in the tokens, so
-that location μ and scale σ are folded into the vectors instead: ⟨(x - μ)/σ, w⟩ = ⟨x, w/σ⟩ - ⟨μ, w/σ⟩.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+"""The two gradient steps to a query (docs/theory.md, section 3), for many problems in one pass."""
 
 import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.pooling import segment_sums
+from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Sequences
 from sparsetoken.losses import Loss
 
-__all__ = ["Scaler", "first_pass", "pooled_sums", "query_pass", "spread"]
-
-# Small enough that tokens and their squares stay in the processor's cache together.
-SCRATCH_BYTES = 2**19
-# Up to so many vectors, products with a block of tokens are faster one by one than all at once.
-FEW_VECTORS = 4
+__all__ = ["first_coefficients", "pooled_sums", "query_pass", "spreads", "two_step_directions"]
 
 
-@dataclass(frozen=True)
-class Scaler:
-    """Location μ and scale σ of the tokens, coordinate by coordinate.
+def two_step_directions(
+    sequences: Sequences,
+    labels: Array,
+    weights: Array,
+    scaler: Scaler,
+    loss: Loss,
+    *,
+    firsts: Array | None = None,
+    offsets: Array | None = None,
+) -> Array:
+    """Return each problem's query after stages 1 to 3, scaled so that scores spread by one: (P, d).
 
-    Attributes
-    ----------
-    location, scale : arrays of shape (d,)
-    """
-
-    location: Array
-    scale: Array
-
-    def scores(self, vectors: Array, tokens: Array) -> Array:
-        """Return ⟨(x - μ)/σ, v⟩ for each vector and token: (H, d), (N, d) → (H, N)."""
-        return self.scorer(vectors, tokens.dtype)(tokens)
-
-    def scorer(self, vectors: Array, dtype: Any) -> Callable[[Array], Array]:
-        """Return `scores` for these vectors as a function of tokens, to be called block by block."""
-        scaled = vectors / self.scale
-        constants = (scaled @ self.location)[:, None].astype(dtype)
-        scaled = scaled.astype(dtype)
-
-        def scores(tokens: Array) -> Array:
-            result = np.empty((len(scaled), len(tokens)), dtype=tokens.dtype)
-            if len(scaled) <= FEW_VECTORS:
-                for row, vector in zip(result, scaled, strict=True):
-                    np.matmul(tokens, vector, out=row)
-            else:
-                result[:] = (tokens @ scaled.T).T
-            result -= constants
-            return result
-
-        return scores
-
-    def weighted_sums(self, weights: Array, tokens: Array) -> Array:
-        """Return Σ_l a_l (x_l - μ)/σ for each row of weights: (H, N), (N, d) → (H, d)."""
-        sums = np.asarray(weights @ tokens, dtype=float)
-        totals = weights.sum(axis=1, dtype=float)
-        return np.asarray((sums - totals[:, None] * self.location) / self.scale)
-
-
-def first_pass(
-    sequences: Sequences, token_weights: Array, coefficients: Array
-) -> tuple[Scaler, Array]:
-    """Read the data once: return the scaler and Σ_i c_i f̄_i in standardised coordinates.
+    The classes are balanced in these stages, whatever their weights: the query of rare positives
+    would else point away from the signal (docs/theory.md, section 4).
 
     Parameters
     ----------
-    token_weights : array of shape (n,)
-        Weight of each token of a sample in μ and σ².
-    coefficients : array of shape (K, n)
-        c, one row for each sum wanted; f̄_i is the mean of sample i's tokens.
-
-    Returns
-    -------
-    scaler : Scaler
-    sums : array of shape (K, d)
+    labels, weights : arrays of shape (P, n)
+    firsts : array of shape (P, d), optional
+        Stage 1's readouts of balanced classes, if they are known already.
+    offsets : array of shape (P, n), optional
+        Decisions of the heads found before.
     """
-    rows = np.vstack([token_weights, coefficients / sequences.lengths])
-    origin, unit, sums = _weighted_moments(sequences, rows)
-    total = float(token_weights @ sequences.lengths)
-    offset = sums[0] / total
-    location = offset * unit + origin
-    deviation = np.sqrt(np.maximum(sums[-1] / total - offset**2, 0.0))
-    # A coordinate that varies by rounding alone is constant.
-    constant = deviation * unit <= 4 * np.finfo(sequences.dtype).eps * np.abs(location)
-    deviation = np.where(constant, 1 / unit, deviation)
-    centred = sums[1:-1] - coefficients.sum(axis=1)[:, None] * offset
-    return Scaler(location, deviation * unit), centred / deviation
+    balanced = balanced_weights(labels, weights)
+    if firsts is None:
+        coefficients = first_coefficients(labels, balanced, loss, offsets)
+        firsts = pooled_sums(sequences, scaler, coefficients)
+    queries = query_pass(sequences, labels, balanced, scaler, firsts, loss, offsets)
+    scale = spreads(sequences, scaler, queries, weights)[:, None]
+    return np.divide(queries, scale, out=np.zeros_like(queries), where=scale > 0)
 
 
-@np.errstate(invalid="ignore")  # infinities of both signs: the error about them is enough
-def _weighted_moments(sequences: Sequences, rows: Array) -> tuple[Array, Array, Array]:
-    """Return an origin o and a unit u, of shape (d,), and sums of z = (x - o)/u over all tokens x.
-
-    The sums have the shape (K + 1, d): of z with the weights of each of the K `rows`, which hold
-    one weight a sample, then of z² with those of the first row.
-    """
-    rows = rows.astype(sequences.dtype)
-    blocks = sequences.blocks()
-    beginning = next(blocks)
-    height = max(1, SCRATCH_BYTES // (sequences.dimension * sequences.dtype.itemsize))
-    origin, unit = _origin_and_unit(beginning.tokens)
-    shifted, scaled = bool(np.any(origin != 0)), bool(np.any(unit != 1))
-    origins = np.tile(origin, (height if shifted else 0, 1))  # faster to subtract than one row
-    buffer = np.empty((height, sequences.dimension), dtype=sequences.dtype)
-    part = np.empty((len(rows) + 1, sequences.dimension), dtype=sequences.dtype)
-    sums = np.zeros(part.shape)
-    for block in chain([beginning], blocks):
-        weights = np.repeat(rows[:, block.samples], block.lengths, axis=1)
-        for start in range(0, len(block.tokens), height):
-            piece = slice(start, start + height)
-            values = block.tokens[piece]
-            scratch = buffer[: len(values)]
-            if shifted:
-                values = np.subtract(values, origins[: len(values)], out=scratch)
-            if scaled:
-                values = np.divide(values, unit, out=scratch)
-            np.matmul(weights[:, piece], values, out=part[:-1])
-            np.matmul(weights[0, piece], np.square(values, out=scratch), out=part[-1])
-            sums += part
-        if not np.isfinite(sums).all():
-            sequences.require_finite(block)
-    return origin, unit, sums
+def balanced_weights(labels: Array, weights: Array) -> Array:
+    """Return the weights (..., n) rescaled so that either class has half of the total."""
+    positive = labels > 0
+    share = np.sum(weights * positive, axis=-1, keepdims=True)
+    total = np.sum(weights, axis=-1, keepdims=True)
+    return np.asarray(0.5 * weights / np.where(positive, share, total - share))
 
 
-def _origin_and_unit(tokens: Array) -> tuple[Array, Array]:
-    """Return an origin and a unit for each coordinate, of shape (d,), in which to take squares.
-
-    The origin is 0 unless squares about 0 would lose digits: the mean is then farther from 0 than
-    tokens are from the mean. The unit is 1 unless squares could leave the range of numbers.
-    """
-    mean = tokens.mean(axis=0, dtype=float).astype(tokens.dtype)
-    distances = np.abs(tokens - mean)
-    far = np.abs(mean) > distances.mean(axis=0, dtype=float)
-    origin = np.where(far, mean, 0)
-    largest = distances.max(axis=0) + np.abs(mean - origin)
-    extreme = (largest > 1e12) | ((largest < 1e-12) & (largest > 0))
-    return origin, np.where(extreme, largest, 1)
+def first_coefficients(
+    labels: Array, weights: Array, loss: Loss, offsets: Array | None = None
+) -> Array:
+    """Return c such that stage 1's readout is Σ c_i f̄_i: -ω_i y_i ℓ'(y_i o_i)."""
+    margins = np.zeros_like(labels) if offsets is None else labels * offsets
+    return -weights * labels * loss.slope(margins)
 
 
 def pooled_sums(sequences: Sequences, scaler: Scaler, coefficients: Array) -> Array:
-    """Return Σ_i c_i f̄_i in standardised coordinates, of shape (d,), for c of shape (n,)."""
-    total = np.zeros((1, sequences.dimension))
+    """Return Σ_i c_i f̄_i in standardised coordinates, (P, d), for c of shape (P, n)."""
+    totals = np.zeros((len(coefficients), sequences.dimension))
     shares = (coefficients / sequences.lengths).astype(sequences.dtype)
     for block in sequences.blocks():
-        weights = np.repeat(shares[block.samples], block.lengths)
-        total += scaler.weighted_sums(weights[None], block.tokens)
-    return np.asarray(total[0])
+        weights = np.repeat(shares[:, block.samples], block.lengths, axis=1)
+        totals += scaler.weighted_sums(weights, block.tokens)
+    return totals
 
 
 def query_pass(
@@ -160,45 +74,49 @@ def query_pass(
     labels: Array,
     weights: Array,
     scaler: Scaler,
-    first_weights: Array,
+    firsts: Array,
     loss: Loss,
-    offset: Array | float = 0.0,
+    offsets: Array | None = None,
 ) -> Array:
-    """Read the data once: return stages 2 and 3, the query's direction (not its length).
+    """Read the data once: return stages 2 and 3, the queries' directions (not their lengths): (P, d).
 
     q ∝ -Σ_i ω_i h_i (1/L_i) X_iᵀ (I - 11ᵀ/L_i) X_i w with h_i = y_i ℓ'(y_i(o_i + ⟨f̄_i, w⟩)).
 
     Parameters
     ----------
-    labels : array of shape (n,), values -1 and +1
-    weights : array of shape (n,), ω
-    first_weights : array of shape (d,)
+    labels, weights : arrays of shape (P, n), y (values -1 and +1) and ω
+    firsts : array of shape (P, d)
         Stage 1's w, in standardised coordinates.
-    offset : array of shape (n,) or number
-        o, the decision of the heads found before.
+    offsets : array of shape (P, n), optional
+        o, the decisions of the heads found before.
     """
-    total = np.zeros(sequences.dimension)
-    offset = np.broadcast_to(offset, labels.shape)
+    totals = np.zeros(firsts.shape)
     factors = weights * labels / sequences.lengths
-    scores_of = scaler.scorer(first_weights[None], sequences.dtype)
+    scores_of = scaler.scorer(firsts, sequences.dtype)
     for block in sequences.blocks():
-        scores = scores_of(block.tokens)[0]
-        pooled = segment_sums(scores, block) / block.lengths
-        margins = labels[block.samples] * (offset[block.samples] + pooled)
-        slopes = factors[block.samples] * loss.slope(margins)
-        scores -= np.repeat(pooled.astype(scores.dtype), block.lengths)
-        scores *= np.repeat(slopes.astype(scores.dtype), block.lengths)
-        total -= scores @ block.tokens  # the weights sum to zero over a sequence: no μ
-    return np.asarray(total / scaler.scale)
+        scores = scores_of(block.tokens)
+        decisions = pooled = segment_sums(scores, block) / block.lengths
+        if offsets is not None:
+            decisions = pooled + offsets[:, block.samples]
+        slopes = factors[:, block.samples] * loss.slope(labels[:, block.samples] * decisions)
+        scores -= np.repeat(pooled.astype(scores.dtype), block.lengths, axis=1)
+        scores *= np.repeat(slopes.astype(scores.dtype), block.lengths, axis=1)
+        totals -= scores @ block.tokens  # the weights sum to zero over a sequence: no μ
+    return scaler.standardised(totals)
 
 
-def spread(sequences: Sequences, scaler: Scaler, query: Array) -> float:
-    """Return the standard deviation of the scores ⟨x, q⟩ about their sequence's mean."""
-    total = 0.0
-    scores_of = scaler.scorer(query[None], sequences.dtype)
+def spreads(sequences: Sequences, scaler: Scaler, queries: Array, weights: Array) -> Array:
+    """Return the standard deviations of the scores ⟨x, q⟩ about their sequence's mean: (P,).
+
+    Every token counts with the weight of its sample, of shape (P, n) or (n,).
+    """
+    totals = np.zeros(len(queries))
+    weights = np.broadcast_to(weights, (len(queries), len(sequences)))
+    scores_of = scaler.scorer(queries, sequences.dtype)
     for block in sequences.blocks():
-        scores = scores_of(block.tokens)[0]
+        scores = scores_of(block.tokens)
         means = (segment_sums(scores, block) / block.lengths).astype(scores.dtype)
-        centred = scores - np.repeat(means, block.lengths)
-        total += float(centred @ centred)
-    return float(np.sqrt(total / sequences.lengths.sum()))
+        centred = scores - np.repeat(means, block.lengths, axis=1)
+        squares = segment_sums(centred**2, block)
+        totals += np.einsum("pk,pk->p", squares, weights[:, block.samples])
+    return np.asarray(np.sqrt(totals / (weights @ sequences.lengths)))

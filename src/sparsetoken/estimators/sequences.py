@@ -299,3 +299,30 @@ def _memory_map(source: Any) -> mmap.mmap | None:
     while isinstance(source, np.ndarray):
         source = source.base
     return source if isinstance(source, mmap.mmap) else None
+
+
+class StackedSequences(Sequences):
+    """Samples whose tokens are one stacked array (N, d) in memory.
+
+    Parameters
+    ----------
+    tokens : array of shape (N, d)
+    lengths : array of shape (n,), of sum N
+    block_tokens : int
+        About how many tokens a block holds.
+    """
+
+    def __init__(self, tokens: Array, lengths: Array, block_tokens: int) -> None:
+        self.lengths, self.dtype, self.dimension = lengths, tokens.dtype, tokens.shape[1]
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        self._held = []
+        first = 0
+        while first < len(lengths):
+            beginning = starts[first]
+            last = int(np.searchsorted(ends, beginning + block_tokens, side="right"))
+            last = max(last, first + 1)
+            part = slice(first, last)
+            rows = tokens[beginning : ends[last - 1]]
+            self._held.append(Block(part, rows, starts[part] - beginning, lengths[part]))
+            first = last

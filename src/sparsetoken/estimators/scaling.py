@@ -1,0 +1,155 @@
+"""Standardised tokens, without ever standardising them in memory.
+
+All that is computed from tokens is linear in them, so that location μ, scale σ and whitening M are
+folded into the vectors instead: ⟨M (x - μ)/σ, w⟩ = ⟨x, (Mᵀ w)/σ⟩ - ⟨μ, (Mᵀ w)/σ⟩.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.sequences import Sequences
+
+__all__ = ["Scaler", "first_pass"]
+
+# Small enough that tokens and their squares stay in the processor's cache together.
+SCRATCH_BYTES = 2**19
+# Up to so many vectors, products with a block of tokens are faster one by one than all at once.
+FEW_VECTORS = 4
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """Location μ and scale σ of the tokens, coordinate by coordinate, and perhaps a whitening M.
+
+    Attributes
+    ----------
+    location, scale : arrays of shape (d,)
+    whitening : symmetric array of shape (d, d), or None for the identity
+    """
+
+    location: Array
+    scale: Array
+    whitening: Array | None = None
+
+    def scores(self, vectors: Array, tokens: Array) -> Array:
+        """Return ⟨M (x - μ)/σ, v⟩ for each vector and token: (H, d), (N, d) → (H, N)."""
+        return self.scorer(vectors, tokens.dtype)(tokens)
+
+    def scorer(self, vectors: Array, dtype: Any) -> Callable[[Array], Array]:
+        """Return `scores` for these vectors as a function of tokens, to be called block by block."""
+        scaled = self.in_token_units(vectors)
+        constants = (scaled @ self.location)[:, None].astype(dtype)
+        scaled = scaled.astype(dtype)
+
+        def scores(tokens: Array) -> Array:
+            result = np.empty((len(scaled), len(tokens)), dtype=tokens.dtype)
+            if len(scaled) <= FEW_VECTORS:
+                for row, vector in zip(result, scaled, strict=True):
+                    np.matmul(tokens, vector, out=row)
+            else:
+                np.matmul(scaled, tokens.T, out=result)
+            result -= constants
+            return result
+
+        return scores
+
+    def weighted_sums(self, weights: Array, tokens: Array) -> Array:
+        """Return Σ_l a_l M (x_l - μ)/σ for each row of weights: (H, N), (N, d) → (H, d)."""
+        sums = np.asarray(weights @ tokens, dtype=float)
+        totals = weights.sum(axis=1, dtype=float)
+        return self.standardised(sums - totals[:, None] * self.location)
+
+    def in_token_units(self, vectors: Array) -> Array:
+        """Return (Mᵀ v)/σ for each row v: what to multiply plain tokens with."""
+        mixed = vectors if self.whitening is None else vectors @ self.whitening
+        return np.asarray(mixed / self.scale)
+
+    def standardised(self, differences: Array) -> Array:
+        """Return M δ/σ for each row δ, a difference of tokens."""
+        scaled = differences / self.scale
+        return np.asarray(scaled if self.whitening is None else scaled @ self.whitening)
+
+
+def first_pass(
+    sequences: Sequences, token_weights: Array, coefficients: Array
+) -> tuple[Scaler, Array]:
+    """Read the data once: return the scaler and Σ_i c_i f̄_i in standardised coordinates.
+
+    Parameters
+    ----------
+    token_weights : array of shape (n,)
+        Weight of each token of a sample in μ and σ².
+    coefficients : array of shape (K, n)
+        c, one row for each sum wanted; f̄_i is the mean of sample i's tokens.
+
+    Returns
+    -------
+    scaler : Scaler
+    sums : array of shape (K, d)
+    """
+    rows = np.vstack([token_weights, coefficients / sequences.lengths])
+    origin, unit, sums = _weighted_moments(sequences, rows)
+    total = float(token_weights @ sequences.lengths)
+    offset = sums[0] / total
+    location = offset * unit + origin
+    deviation = np.sqrt(np.maximum(sums[-1] / total - offset**2, 0.0))
+    # A coordinate that varies by rounding alone is constant.
+    constant = deviation * unit <= 4 * np.finfo(sequences.dtype).eps * np.abs(location)
+    deviation = np.where(constant, 1 / unit, deviation)
+    centred = sums[1:-1] - coefficients.sum(axis=1)[:, None] * offset
+    return Scaler(location, deviation * unit), centred / deviation
+
+
+@np.errstate(invalid="ignore")  # infinities of both signs: the error about them is enough
+def _weighted_moments(sequences: Sequences, rows: Array) -> tuple[Array, Array, Array]:
+    """Return an origin o and a unit u, of shape (d,), and sums of z = (x - o)/u over all tokens x.
+
+    The sums have the shape (K + 1, d): of z with the weights of each of the K `rows`, which hold
+    one weight a sample, then of z² with those of the first row.
+    """
+    rows = rows.astype(sequences.dtype)
+    blocks = sequences.blocks()
+    beginning = next(blocks)
+    height = max(1, SCRATCH_BYTES // (sequences.dimension * sequences.dtype.itemsize))
+    origin, unit = _origin_and_unit(beginning.tokens)
+    shifted, scaled = bool(np.any(origin != 0)), bool(np.any(unit != 1))
+    origins = np.tile(origin, (height if shifted else 0, 1))  # faster to subtract than one row
+    buffer = np.empty((height, sequences.dimension), dtype=sequences.dtype)
+    part = np.empty((len(rows) + 1, sequences.dimension), dtype=sequences.dtype)
+    sums = np.zeros(part.shape)
+    for block in chain([beginning], blocks):
+        weights = np.repeat(rows[:, block.samples], block.lengths, axis=1)
+        for start in range(0, len(block.tokens), height):
+            piece = slice(start, start + height)
+            values = block.tokens[piece]
+            scratch = buffer[: len(values)]
+            if shifted:
+                values = np.subtract(values, origins[: len(values)], out=scratch)
+            if scaled:
+                values = np.divide(values, unit, out=scratch)
+            np.matmul(weights[:, piece], values, out=part[:-1])
+            np.matmul(weights[0, piece], np.square(values, out=scratch), out=part[-1])
+            sums += part
+        if not np.isfinite(sums).all():
+            sequences.require_finite(block)
+    return origin, unit, sums
+
+
+def _origin_and_unit(tokens: Array) -> tuple[Array, Array]:
+    """Return an origin and a unit for each coordinate, of shape (d,), in which to take squares.
+
+    The origin is 0 unless squares about 0 would lose digits: the mean is then farther from 0 than
+    tokens are from the mean. The unit is 1 unless squares could leave the range of numbers.
+    """
+    mean = tokens.mean(axis=0, dtype=float).astype(tokens.dtype)
+    distances = np.abs(tokens - mean)
+    far = np.abs(mean) > distances.mean(axis=0, dtype=float)
+    origin = np.where(far, mean, 0)
+    largest = distances.max(axis=0) + np.abs(mean - origin)
+    extreme = (largest > 1e12) | ((largest < 1e-12) & (largest > 0))
+    return origin, np.where(extreme, largest, 1)
