@@ -8,13 +8,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: reproduce test lint format types docs clean
+.PHONY: reproduce test lint format types docs clean browser
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
 
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+browser: $(VENV)/.installed-browser
+	$(BIN)/python -m pytest --no-showlocals tests_browser
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

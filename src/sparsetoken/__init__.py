@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         unregister_loss,
     )
     from sparsetoken.numerics.solution import Solution, Status
-    from sparsetoken.planning.diagnosis import Diagnosis, diagnose
     from sparsetoken.planning.forecast import Forecast, forecast
     from sparsetoken.records import Curve
     from sparsetoken.simulation.message_passing import (
@@ -92,7 +91,6 @@ _HOMES = {
         "learn_direction",
         "simulate_message_passing",
     ),
-    "planning.diagnosis": ("Diagnosis", "diagnose"),
     "planning.forecast": ("Forecast", "forecast"),
     "simulation.sampling": ("Sample", "sample"),
     "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
@@ -115,7 +113,6 @@ __all__ = [
     "Capacity",
     "Comparison",
     "Curve",
-    "Diagnosis",
     "DigitBags",
     "ElementwiseAttentionClassifier",
     "Floor",
@@ -149,7 +146,6 @@ __all__ = [
     "check_loss",
     "compare",
     "curve",
-    "diagnose",
     "digit_bags",
     "features",
     "fit_readout",

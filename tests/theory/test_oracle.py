@@ -5,9 +5,11 @@ import pytest
 from scipy.special import logsumexp, softmax
 from scipy.stats import norm
 
-from sparsetoken import ParameterError, Task, oracle, required_strength
+from sparsetoken import Oracle, ParameterError, Task, oracle, required_strength
+from sparsetoken.numerics.solution import Status
 from sparsetoken.theory.scores import (
     NONLINEARITIES,
+    TokenSample,
     attention_scores,
     elementwise_scores,
     likelihood_ratio_scores,
@@ -20,6 +22,44 @@ def draw(task: Task, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     positive, negative = rng.standard_normal((2, count, task.length))
     positive[:, : task.informative] += task.strength
     return positive, negative
+
+
+def sample(task: Task, log2_points: int) -> TokenSample:
+    return TokenSample(task, log2_points, stream=2)
+
+
+def importance_sampled_errors(
+    task: Task, rule: Oracle, count: int, seed: int
+) -> list[tuple[float, float]]:
+    """Errors of the likelihood-ratio test and of an attention rule, with standard errors.
+
+    Plain random numbers with one token at several strengths; weights by the ratio of densities. It
+    shares nothing with the package, and sees errors of any size.
+    """
+    rng = np.random.default_rng(seed)
+    length, strength, rate = task.length, task.strength, task.positive_rate
+    between = float(
+        np.clip(strength / 2 + np.log(length * (1 - rate) / rate) / strength, 0, strength)
+    )
+    strengths = [0.0, between, (between + strength) / 2, strength]
+
+    def ratio(x: np.ndarray, value: float) -> np.ndarray:
+        return logsumexp(value * x, axis=1) - np.log(length) - value**2 / 2
+
+    floors, errors = [], []
+    for value in strengths:
+        x = rng.standard_normal((count, length))
+        x[:, 0] += value
+        mixed = logsumexp([ratio(x, other) for other in strengths], axis=0) - np.log(4)
+        positive = rate * np.exp(ratio(x, strength) - mixed)
+        negative = (1 - rate) * np.exp(-mixed)
+        floors.append(np.minimum(positive, negative))
+        score = (softmax((rule.sharpness or 0.0) * x, axis=1) * x).sum(axis=1)
+        errors.append(np.where(score <= rule.threshold, positive, negative))
+    return [
+        (float(np.mean(parts)), float(np.sqrt(np.mean([part.var() for part in parts]) / 4 / count)))
+        for parts in (floors, errors)
+    ]
 
 
 def empirical_error(
@@ -60,7 +100,7 @@ def test_elementwise_scores_against_drawn_tokens(nonlinearity: str, length: int)
     functions = {
         "sigmoid": lambda s: 1 / (1 + np.exp(-s)), "tanh": np.tanh, "linear": lambda s: s / sharpness, "exp": np.exp,
     }  # fmt: skip
-    found = elementwise_scores(task, sharpness, nonlinearity, 9)
+    found = elementwise_scores(sample(task, 9), task.strength, sharpness, nonlinearity)
     for fast, x in zip((found.positive, found.negative), draw(task, 6000, seed=2), strict=True):
         score = (functions[nonlinearity](sharpness * x) * x).mean(axis=1)
         plain = np.log(score[score > 0]) if nonlinearity == "exp" else score
@@ -83,7 +123,7 @@ def test_likelihood_ratio_is_the_mean_over_subsets() -> None:
     np.testing.assert_allclose(
         _log_symmetric_polynomial(task.strength * x, 3), logsumexp(terms, axis=0), rtol=1e-12
     )
-    scores = likelihood_ratio_scores(task, 9)
+    scores = likelihood_ratio_scores(sample(task, 9), task.strength)
     # E[exp(LLR)] = 1 under the negative law, E[exp(-LLR)] = 1 under the positive one.
     assert np.exp(scores.negative).mean() == pytest.approx(1, abs=0.05)
     assert np.exp(-scores.positive).mean() == pytest.approx(1, abs=0.05)
@@ -104,7 +144,7 @@ def test_sharpness_zero_is_pooling_and_large_is_the_maximum() -> None:
     assert flat.error == pytest.approx(
         oracle(task, classifier="pooled").error, abs=flat.uncertainty + 1e-3
     )
-    scores = attention_scores(task, 1e4, 8)
+    scores = attention_scores(sample(task, 8), task.strength, 1e4)
     positive, _ = draw(task, 4000, seed=4)
     assert scores.positive.mean() == pytest.approx(positive.max(axis=1).mean(), abs=0.08)
 
@@ -148,6 +188,83 @@ def test_bad_input_is_named() -> None:
         required_strength(task, error=0.2)
     with pytest.raises(ParameterError, match="length = 100000"):
         oracle(Task(100000, 2, 3.0), classifier="bayes")
+
+
+# Errors from 6 % down to 10^-12, and positives so rare that almost all are missed. Standard errors
+# of the plain sample are below 1 %: z < 4 would show a deviation of 4 %, beside the error bar.
+@pytest.mark.parametrize(
+    "task",
+    [
+        Task(10, 1, 4.0, 1e-4),
+        Task(10, 1, 4.0),
+        Task(10, 1, 14.4, 0.3),
+        Task(100, 1, 12.0),
+    ],
+)
+def test_rare_errors_to_a_few_percent(task: Task) -> None:
+    floor, attention = oracle(task, classifier="bayes"), oracle(task)
+    known = importance_sampled_errors(task, attention, 40_000, seed=5)
+    for found, (error, deviation) in zip((floor, attention), known, strict=True):
+        assert deviation < 0.02 * error
+        assert abs(found.error - error) < found.uncertainty + 4 * deviation
+        assert found.uncertainty < 0.05 * found.error
+        assert found.solution.status is Status.CONVERGED
+    assert floor.error < min(task.positive_rate, 1 - task.positive_rate)
+    assert attention.error > floor.error - attention.uncertainty - floor.uncertainty
+
+
+def test_an_error_that_no_point_shows_is_bounded() -> None:
+    # Sums over many tokens: no single token far in its tail makes an error, so none is drawn there.
+    found = oracle(Task(10, 1, 40.0), classifier="elementwise")
+    assert found.solution.status is Status.BEYOND_REACH
+    assert found.uncertainty > 1e-5
+
+
+@pytest.mark.parametrize("classifier", ["bayes", "attention"])
+def test_required_strength_from_tiny_errors_to_almost_chance(classifier: str) -> None:
+    task = Task(10, 1, 1.0)
+    for error in (1e-9, 1e-3, 0.45, 0.499):
+        needed = required_strength(task, error=error, classifier=classifier)
+        low = max(needed.strength - needed.uncertainty, 0.0)
+        high = needed.strength + needed.uncertainty
+        floors = [
+            oracle(task.replace(strength=strength), classifier="bayes") for strength in (low, high)
+        ]
+        assert floors[0].error + floors[0].uncertainty >= error or classifier == "attention"
+        # No classifier needs less than the floor.
+        assert floors[1].error - floors[1].uncertainty <= error
+        if error <= 0.45:
+            assert needed.uncertainty < 0.06 * needed.strength
+            assert needed.solution.status is Status.CONVERGED
+        if classifier == "attention" and error > 0.49:
+            assert needed.solution.status is Status.BEYOND_REACH
+            assert needed.uncertainty >= needed.strength
+
+
+def test_required_strength_at_a_given_sharpness() -> None:
+    task = Task(10, 1, 1.0)
+    needed = required_strength(task, error=0.05, sharpness=0.3)
+    assert needed.sharpness == 0.3
+    reached = oracle(task.replace(strength=needed.strength), sharpness=0.3)
+    assert reached.error == pytest.approx(0.05, abs=2 * reached.uncertainty)
+    best = required_strength(task, error=0.05)
+    assert needed.strength > best.strength + needed.uncertainty + best.uncertainty
+
+
+def test_a_strength_that_points_cannot_tell_has_no_finite_bar() -> None:
+    needed = required_strength(Task(10, 1, 1.0), error=1e-9, classifier="elementwise")
+    assert needed.solution.status is Status.BEYOND_REACH
+    assert needed.uncertainty == np.inf
+
+
+def test_arguments_that_do_not_apply_are_refused() -> None:
+    task = Task(10, 1, 3.0)
+    with pytest.raises(ParameterError, match="nonlinearity = 'tanh'"):
+        oracle(task, nonlinearity="tanh")
+    with pytest.raises(ParameterError, match=r"sharpness = 1\.0"):
+        oracle(task, classifier="bayes", sharpness=1.0)
+    with pytest.raises(ParameterError, match="error = 1e-300"):
+        required_strength(task, error=1e-300)
 
 
 def test_equal_counts_of_all_replicates_are_no_proof_of_an_exact_error() -> None:

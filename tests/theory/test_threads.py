@@ -34,10 +34,10 @@ TASK, TRAINING = "Task(6, 1, 3.0)", "Training(2.0, 1.0)"
 CALLS = {
     "align": f"align({TASK}, {TRAINING})",
     "predict": f"predict({TASK}, {TRAINING})",
-    "curve": f"curve({TASK}, {TRAINING}, 'alpha1', [1.0, 2.0])",
-    "capacity": f"capacity({TASK}, Query(0.8, 1.0))",
-    "oracle": f"oracle({TASK}, 'bayes')",
-    "required_strength": f"required_strength({TASK}, 0.1, 'bayes')",
+    "curve": f"curve({TASK}, {TRAINING}, over='alpha1', values=[1.0, 2.0])",
+    "capacity": f"capacity({TASK}, query=Query(0.8, 1.0))",
+    "oracle": f"oracle({TASK}, classifier='bayes')",
+    "required_strength": f"required_strength({TASK}, error=0.1, classifier='bayes')",
 }
 
 

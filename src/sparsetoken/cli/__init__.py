@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from sparsetoken import __version__
+from sparsetoken.cli.explore import explore
 from sparsetoken.cli.floor import floor
 from sparsetoken.cli.reproduce import reproduce
 from sparsetoken.cli.simulate import simulate
-from sparsetoken.cli.streams import prepare_streams, written_out
 from sparsetoken.cli.sweep import sweep
 from sparsetoken.cli.theory import align, capacity, oracle, predict
 from sparsetoken.validation import ParameterError
@@ -21,11 +21,6 @@ __all__ = ["main"]
 
 class _Commands(click.Group):
     """A group whose commands turn what a user can cause into one message and exit code 2."""
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        prepare_streams()
-        with written_out():
-            return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -37,8 +32,6 @@ class _Commands(click.Group):
             raise SystemExit(130) from None
         except BrokenPipeError:  # a reader such as `head` has seen enough: click ends quietly
             raise
-        except MemoryError as error:
-            raise click.UsageError(f"there is not enough memory for this: {error}") from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise click.UsageError(f"{where}{error.strerror or error}") from None
@@ -50,5 +43,5 @@ def main() -> None:
     """Find weak signals in a few tokens: exact theory, simulation and estimators."""
 
 
-for command in (predict, align, capacity, oracle, floor, simulate, sweep, reproduce):
+for command in (predict, align, capacity, oracle, floor, simulate, sweep, reproduce, explore):
     main.add_command(command)

@@ -10,7 +10,6 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sparsetoken.files import replacing
 from sparsetoken.plotting.style import STYLE
 from sparsetoken.validation import choice
 
@@ -35,7 +34,7 @@ PANEL_HEIGHT = 2.7
 _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "sparsetoken"},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": "sparsetoken", "Producer": None},
-    "png": {"Software": "sparsetoken"},
+    "png": {"Software": None},
 }
 
 SYMBOLS = {
@@ -107,8 +106,7 @@ def save_figure(
     for name in formats:
         path = Path(f"{stem}.{choice('format', name, _METADATA)}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, binary=True) as file:
-            figure.savefig(file, format=name, metadata=_METADATA[name])
+        figure.savefig(path, format=name, metadata=_METADATA[name])
         paths.append(path)
     return paths
 

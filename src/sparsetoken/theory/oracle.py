@@ -1,13 +1,16 @@
 """What a classifier can do when it knows the signal (docs/theory.md, section 2)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import optimize
 from scipy.special import expit, ndtr
 
 from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Task
@@ -15,21 +18,36 @@ from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.scores import (
     NONLINEARITIES,
     Scores,
+    TokenSample,
     attention_scores,
     elementwise_scores,
     likelihood_ratio_scores,
 )
+from sparsetoken.validation import ParameterError
 
 __all__ = ["ORACLES", "Oracle", "RequiredStrength", "oracle", "required_strength"]
 
 ORACLES = ("attention", "pooled", "vectorised", "elementwise", "bayes")
 
-# Points a label and replicate, as powers of two: for the answer, and for the search before it.
+# Points a label and replicate, as powers of two: for the answer, to fit a rule, to refine the
+# sharpness, and for a first scan of it.
 _SIZE = 13
+_FIT_SIZE = 12
 _SEARCH_SIZE = 10
+_SCAN_SIZE = 7
 _BAYES_SIZE = 11
-_SHARPNESS_GRID = np.geomspace(1e-3, 100.0, 18)
 _BAYES_BUDGET = 1.5e8
+_SHARPNESS_GRID = np.concatenate([[0.0], np.geomspace(1e-3, 100.0, 18)])
+
+# Rules are fitted on points of one stream and judged on those of another.
+_JUDGE, _FIT = 2, 3
+
+# Below this error points that reach far into the tails are worth their price.
+_RARE = 0.01
+# An error that fewer points than these show may have other causes, which none shows.
+_FEW = 30
+_LEAST_ERROR = 1e-15
+_LARGEST_STRENGTH = 1e9
 
 
 @dataclass(frozen=True)
@@ -47,21 +65,37 @@ class Oracle(Record):
         the score for element-wise exp.
     uncertainty : float
         Numerical error bar of the error.
+    solution : Solution
+        Its status says where the error is too rare for the points of the law; the bar is a bound
+        then.
     """
 
     error: float
     sharpness: float | None
     threshold: float
     uncertainty: float
+    solution: Solution
 
 
 @dataclass(frozen=True)
 class RequiredStrength(Record):
-    """The least signal strength for a given error, with its numerical error bar."""
+    """The least signal strength for a given error.
+
+    Attributes
+    ----------
+    strength : float
+        Infinite if no strength up to 10^9 is enough.
+    uncertainty : float
+        Numerical error bar: how far the strength moves while the error moves by its own bar.
+    sharpness : float or None
+        The κ it is reached with, for attention and element-wise attention.
+    solution : Solution
+    """
 
     strength: float
     uncertainty: float
     sharpness: float | None
+    solution: Solution
 
 
 @one_thread
@@ -81,102 +115,278 @@ def oracle(
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
     sharpness : float, optional
         A fixed κ instead of the best one, for "attention" and "elementwise".
+
+    Returns
+    -------
+    Oracle
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, oracle
+    >>> round(oracle(Task(16, 2, 3.0), classifier="pooled").error, 4)
+    0.2266
     """
+    judge = _judge(task, classifier, nonlinearity, sharpness)
+    return judge.least(task.strength)
+
+
+@one_thread
+def required_strength(
+    task: Task,
+    *,
+    error: float,
+    classifier: str = "attention",
+    nonlinearity: str = "sigmoid",
+    sharpness: float | None = None,
+) -> RequiredStrength:
+    """Return the least strength θ at which `oracle` reaches the given error; the inverse of it.
+
+    The task's own strength does not matter.
+
+    Parameters
+    ----------
+    error : float
+        Between 10^-15 and what no signal gives, min(π, 1 - π).
+    classifier, nonlinearity, sharpness : as for `oracle`
+
+    Returns
+    -------
+    RequiredStrength
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, required_strength
+    >>> round(required_strength(Task(100, 1, 1.0), error=0.05, classifier="pooled").strength, 2)
+    32.9
+    """
+    judge = _judge(task, classifier, nonlinearity, sharpness)
+    ceiling = min(task.positive_rate, 1 - task.positive_rate)
+    error = validation.real("error", error, low=0, high=ceiling, inclusive=False)
+    if error < _LEAST_ERROR:
+        raise ParameterError("error", error, f"at least {_LEAST_ERROR:g}")
+    return _StrengthSearch(judge, error, ceiling).solve()
+
+
+def _judge(
+    task: Task, classifier: str, nonlinearity: str, sharpness: float | None
+) -> "_Linear | _Bayes | _Thresholded":
     validation.instance("task", task, Task)
     validation.choice("classifier", classifier, ORACLES)
     validation.choice("nonlinearity", nonlinearity, NONLINEARITIES)
+    if nonlinearity != "sigmoid" and classifier != "elementwise":
+        accepted = f"its default for the classifier {classifier!r}: only 'elementwise' has one"
+        raise ParameterError("nonlinearity", nonlinearity, accepted)
     if sharpness is not None:
         sharpness = validation.real("sharpness", sharpness, low=0)
-    if classifier in ("pooled", "vectorised"):
-        return _linear(task)
-    if classifier == "bayes":
-        return _bayes(task)
-    return _thresholded(_score_function(classifier, nonlinearity), task, sharpness, _SIZE)
-
-
-ScoreFunction = Callable[[Task, float, int], Scores]
-
-
-def _score_function(classifier: str, nonlinearity: str) -> ScoreFunction:
+        if classifier not in ("attention", "elementwise"):
+            accepted = f"None for the classifier {classifier!r}, which has no sharpness"
+            raise ParameterError("sharpness", sharpness, accepted)
     if classifier == "attention":
-        return attention_scores
-    return lambda task, sharpness, size: elementwise_scores(task, sharpness, nonlinearity, size)
+        return _Thresholded(task, attention_scores, sharpness, reaches_far=True)
+    if classifier == "elementwise":
+        return _Thresholded(
+            task,
+            partial(elementwise_scores, nonlinearity=nonlinearity),
+            sharpness,
+            # Other sums are large because all tokens are a little larger, not because one is.
+            reaches_far=nonlinearity == "exp",
+        )
+    return _Bayes(task) if classifier == "bayes" else _Linear(task)
 
 
-def _linear(task: Task) -> Oracle:
-    """Return the error of a threshold on a score that is N(0, 1) or N(Δ, 1), Δ = θR/√L."""
-    separation = task.strength * task.informative / np.sqrt(task.length)
-    rate = task.positive_rate
-    if separation == 0:
-        return Oracle(min(rate, 1 - rate), None, np.inf if rate <= 0.5 else -np.inf, 0.0)
-    threshold = separation / 2 + np.log((1 - rate) / rate) / separation
-    error = rate * ndtr(threshold - separation) + (1 - rate) * ndtr(-threshold)
-    return Oracle(float(error), None, float(threshold), 0.0)
+class _Linear:
+    """A threshold on a score that is N(0, 1) or N(Δ, 1), Δ = θR/√L."""
+
+    def __init__(self, task: Task) -> None:
+        self._rate = task.positive_rate
+        self._unit = task.informative / np.sqrt(task.length)
+
+    def least(self, strength: float, _rare: bool | None = None, _quick: bool = False) -> Oracle:
+        separation, rate = strength * self._unit, self._rate
+        solution = Solution(Status.CONVERGED, residual=0.0, steps=1)
+        # The logarithm of the odds over a vanishing Δ would overflow.
+        if separation < 1e-100:
+            end = np.inf if rate <= 0.5 else -np.inf
+            return Oracle(min(rate, 1 - rate), None, end, 0.0, solution)
+        threshold = separation / 2 + np.log((1 - rate) / rate) / separation
+        error = rate * ndtr(threshold - separation) + (1 - rate) * ndtr(-threshold)
+        return Oracle(float(error), None, float(threshold), 0.0, solution)
 
 
-def _bayes(task: Task) -> Oracle:
-    """Return the error of the likelihood-ratio test, as the mean of the smaller posterior."""
-    work = task.length * task.informative if task.informative > 1 else 1
-    size = int(np.clip(np.log2(_BAYES_BUDGET / (16 * work)), 5, _BAYES_SIZE))
-    scores = likelihood_ratio_scores(task, size)
-    rate = task.positive_rate
-    prior = np.log(rate / (1 - rate))
-    # For each label the mean of min(posteriors); labels weighed by their rates.
-    positive, negative = (
-        expit(-np.abs(part + prior)) for part in (scores.positive, scores.negative)
-    )
-    errors = rate * positive.mean(axis=1) + (1 - rate) * negative.mean(axis=1)
-    return Oracle(float(errors.mean()), None, float(-prior), replicate_error(errors))
+class _Bayes:
+    """The likelihood-ratio test.
+
+    With Λ the likelihood ratio, the error ∫ min(π p₊, (1-π) p₋) is the mean of
+    2 min(πΛ, 1-π)/(1+Λ) over sequences of which half are positive, whatever π is: no term is above
+    twice the smaller rate.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._samples = _Samples(task)
+
+    def least(self, strength: float, rare: bool | None = None, quick: bool = False) -> Oracle:
+        found = self._measured(strength, bool(rare), quick)
+        if rare is None and found.error < _RARE:
+            found = self._measured(strength, True, quick)
+        rate = self._task.positive_rate
+        error = min(found.error, rate, 1 - rate)
+        prior = float(np.log(rate / (1 - rate)))
+        return Oracle(error, None, -prior, found.uncertainty, found.solution)
+
+    def _measured(self, strength: float, rare: bool, quick: bool) -> "_Measured":
+        task = self._task
+        work = task.length * task.informative if task.informative > 1 else 1
+        largest = _SEARCH_SIZE if quick else _BAYES_SIZE
+        size = int(np.clip(np.log2(_BAYES_BUDGET / (16 * work)), 5, largest))
+        scores = likelihood_ratio_scores(self._samples.of(size, _JUDGE, rare), strength)
+        rate = task.positive_rate
+
+        def terms(ratio: Array, weight: Array) -> Array:
+            smaller = np.minimum(rate * expit(ratio), (1 - rate) * expit(-ratio))
+            return np.asarray(weight * smaller)
+
+        return _Measured.of(
+            terms(scores.positive, scores.positive_weight),
+            terms(scores.negative, scores.negative_weight),
+            0.0,
+        )
 
 
-def _thresholded(score: ScoreFunction, task: Task, sharpness: float | None, size: int) -> Oracle:
-    if sharpness is None:
-        sharpness = _best_sharpness(score, task, min(size, _SEARCH_SIZE))
-    scores = score(task, sharpness, size)
-    error, threshold = _best_threshold(scores, task.positive_rate)
-    rate = task.positive_rate
-    replicates = rate * (scores.positive <= threshold).mean(axis=1) + (1 - rate) * (
-        scores.negative > threshold
-    ).mean(axis=1)
-    # Replicates with the same counts may still be a point of the law off.
-    uncertainty = max(replicate_error(replicates), 1 / scores.positive.shape[1])
-    return Oracle(error, float(sharpness), threshold, uncertainty)
+ScoreFunction = Callable[[TokenSample, float, float], Scores]
 
 
-def _best_sharpness(
-    score: ScoreFunction, task: Task, size: int, near: float | None = None
-) -> float:
-    """Return the κ of least error: a coarse scan, then a bounded search around its best."""
-    grid = np.concatenate([[0.0], _SHARPNESS_GRID])
-    if near is not None and near > 0:
-        # Pooling and picking the largest token are two minima: a look afar keeps both in view.
-        grid = np.union1d(near * np.geomspace(0.4, 2.5, 5), grid[::3])
+class _Thresholded:
+    """A threshold on a score with a sharpness, both the best on points that do not judge them.
 
-    def error(sharpness: float) -> float:
-        return _best_threshold(score(task, sharpness, size), task.positive_rate)[0]
+    Parameters
+    ----------
+    sharpness : float or None
+        A fixed one instead of the best.
+    reaches_far : bool
+        Whether rare errors come from single tokens far in their tail, which can be drawn.
+    """
 
-    errors = [error(float(value)) for value in grid]
-    best = int(np.argmin(errors))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = optimize.minimize_scalar(
-        error, bounds=(low, high), method="bounded", options={"maxiter": 12}
-    )
-    return float(found.x if found.fun < errors[best] else grid[best])
+    def __init__(
+        self, task: Task, score: ScoreFunction, sharpness: float | None, *, reaches_far: bool
+    ) -> None:
+        self._rate = task.positive_rate
+        self._score = score
+        self._sharpness = sharpness
+        self._reaches_far = reaches_far
+        self._samples = _Samples(task)
+        self._last: float | None = None
+
+    def least(self, strength: float, rare: bool | None = None, quick: bool = False) -> Oracle:
+        """Return the least error; with `rare` None a first look decides which points to take."""
+        far = self._reaches_far and bool(rare)
+        sharpness = self._best_sharpness(strength, far)
+        if rare is None and self._reaches_far:
+            scores = self._scores(strength, sharpness, _SEARCH_SIZE, _FIT, far)
+            if _best_threshold(scores, self._rate)[0] < _RARE:
+                far, sharpness = True, self._best_sharpness(strength, rare=True)
+        self._last = sharpness
+        return self._judged(strength, sharpness, far, quick)
+
+    def _judged(self, strength: float, sharpness: float, rare: bool, quick: bool) -> Oracle:
+        fit, size = (_SEARCH_SIZE, _SEARCH_SIZE) if quick else (_FIT_SIZE, _SIZE)
+        fitted = self._scores(strength, sharpness, fit, _FIT, rare)
+        _, threshold = _best_threshold(fitted, self._rate)
+        scores = self._scores(strength, sharpness, size, _JUDGE, rare)
+        missed = self._rate * scores.positive_weight * (scores.positive <= threshold)
+        alarms = (1 - self._rate) * scores.negative_weight * (scores.negative > threshold)
+        error = missed.mean() + alarms.mean()
+        # How much a threshold that knows the points would gain: more than the best one gains.
+        gain = max(float(error) - _best_threshold(scores, self._rate)[0], 0.0)
+        found = _Measured.of(missed, alarms, gain)
+        # Constant guesses are rules too.
+        least = min(found.error, self._rate, 1 - self._rate)
+        return Oracle(least, sharpness, threshold, found.uncertainty, found.solution)
+
+    def _scores(
+        self, strength: float, sharpness: float, size: int, stream: int, rare: bool
+    ) -> Scores:
+        return self._score(self._samples.of(size, stream, rare), strength, sharpness)
+
+    def _best_sharpness(self, strength: float, rare: bool) -> float:
+        """Return the κ of least error: a coarse scan, then a bounded search around its best."""
+        if self._sharpness is not None:
+            return self._sharpness
+
+        def error(sharpness: float, size: int = _SEARCH_SIZE) -> float:
+            scores = self._scores(strength, sharpness, size, _FIT, rare)
+            return _best_threshold(scores, self._rate)[0]
+
+        grid = _SHARPNESS_GRID
+        if self._last:
+            # Pooling and picking the largest token are two minima: a look afar keeps both in view.
+            grid = np.union1d(self._last * np.geomspace(0.4, 2.5, 5), grid[::3])
+        best = int(np.argmin([error(float(value), _SCAN_SIZE) for value in grid]))
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        found = optimize.minimize_scalar(
+            error, bounds=(low, high), method="bounded", options={"maxiter": 10}
+        )
+        return float(found.x if found.fun < error(float(grid[best])) else grid[best])
+
+
+class _Samples:
+    """Tokens drawn once for one question, by size, stream and reach."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._known: dict[tuple[int, int, bool], TokenSample] = {}
+
+    def of(self, size: int, stream: int, rare: bool) -> TokenSample:
+        key = (size, stream, rare)
+        if key not in self._known:
+            self._known[key] = TokenSample(self._task, size, stream=stream, rare=rare)
+        return self._known[key]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """An error as a mean over points, with its bar and what the points cannot tell."""
+
+    error: float
+    uncertainty: float
+    solution: Solution
+
+    @classmethod
+    def of(cls, positive: Array, negative: Array, gain: float) -> "_Measured":
+        """Sum the means over positives and negatives, terms of shape (replicates, points).
+
+        `gain` is what a rule fitted to these very points would gain.
+        """
+        replicates = positive.mean(axis=1) + negative.mean(axis=1)
+        shares = np.concatenate(
+            [positive.ravel() / positive.size, negative.ravel() / negative.size]
+        )
+        error, largest = float(shares.sum()), float(shares.max())
+        seen = error**2 / float(shares @ shares) if error > 0 else 0.0
+        # Replicates that agree may all still be a point or two off.
+        bar = max(replicate_error(replicates, largest), 2 * len(replicates) * largest) + gain
+        status, detail = Status.CONVERGED, ""
+        if seen < _FEW:
+            # An event that none of n points shows has a probability below 3/n, at 95 %.
+            bar = max(bar, 3 * (1 / positive.size + 1 / negative.size))
+            status, detail = Status.BEYOND_REACH, f"only some {seen:.0f} points of the law err"
+        return cls(error, bar, Solution(status, residual=0.0, steps=1, detail=detail))
 
 
 def _best_threshold(scores: Scores, rate: float) -> tuple[float, float]:
     """Return the least error over thresholds, positive above, and the threshold."""
-    positive, negative = scores.positive.ravel(), scores.negative.ravel()
-    values = np.concatenate([positive, negative])
+    values = np.concatenate([scores.positive.ravel(), scores.negative.ravel()])
     order = np.argsort(values)
-    steps = np.concatenate(
-        [
-            np.full(len(positive), rate / len(positive)),
-            np.full(len(negative), -(1 - rate) / len(negative)),
-        ]
-    )[order]
-    # Raising the threshold past a positive costs, past a negative gains.
-    errors = (1 - rate) + np.concatenate([[0.0], np.cumsum(steps)])
+    missed = np.zeros(len(values))
+    missed[: scores.positive.size] = rate / scores.positive.size * scores.positive_weight.ravel()
+    alarms = np.zeros(len(values))
+    alarms[scores.positive.size :] = (
+        (1 - rate) / scores.negative.size * scores.negative_weight.ravel()
+    )
+    # Summed from either end, so that small errors keep their digits.
+    below = np.concatenate([[0.0], np.cumsum(missed[order])])
+    above = np.concatenate([np.cumsum(alarms[order][::-1])[::-1], [0.0]])
+    errors = below + above
     ordered = values[order]
     # No threshold tells equal scores apart.
     errors[1:-1][ordered[1:] == ordered[:-1]] = np.inf
@@ -187,56 +397,72 @@ def _best_threshold(scores: Scores, rate: float) -> tuple[float, float]:
     return float(errors[best]), float(threshold)
 
 
-@one_thread
-def required_strength(
-    task: Task, *, error: float, classifier: str = "attention", nonlinearity: str = "sigmoid"
-) -> RequiredStrength:
-    """Return the least strength θ at which `oracle` reaches the given error; the inverse of it.
-
-    The task's own strength does not matter.
-    """
-    validation.instance("task", task, Task)
-    validation.choice("classifier", classifier, ORACLES)
-    validation.choice("nonlinearity", nonlinearity, NONLINEARITIES)
-    ceiling = min(task.positive_rate, 1 - task.positive_rate)
-    error = validation.real("error", error, low=0, high=ceiling, inclusive=False)
-    search = _StrengthSearch(task, classifier, nonlinearity)
-    high = 1.0
-    while search.error(high) > error:
-        high *= 1.5
-    low = high / 1.5 if high > 1 else 0.0
-    strength = optimize.brentq(lambda value: search.error(value) - error, low, high, xtol=1e-4)
-    step = 0.02 * strength
-    slope = (search.error(strength + step) - search.error(strength - step)) / (2 * step)
-    spread = search.at(strength).uncertainty
-    return RequiredStrength(
-        float(strength), float(spread / abs(slope)) if slope else np.inf, search.sharpness
-    )
-
-
 class _StrengthSearch:
-    """Errors at trial strengths; the best sharpness at one guides the search at the next."""
+    """The strength at which the least error has a given value below its ceiling.
 
-    def __init__(self, task: Task, classifier: str, nonlinearity: str) -> None:
-        self.task = task
-        self.classifier = classifier
-        self.nonlinearity = nonlinearity
-        self.sharpness: float | None = None
-        self._known: dict[float, Oracle] = {}
+    Parameters
+    ----------
+    ceiling : float
+        The error without a signal.
+    """
 
-    def at(self, strength: float) -> Oracle:
+    def __init__(
+        self, judge: _Linear | _Bayes | _Thresholded, error: float, ceiling: float
+    ) -> None:
+        self._judge = judge
+        self._error = error
+        self._ceiling = ceiling
+        self._rare = error < _RARE
+        self._known: dict[float, float] = {0.0: np.log(ceiling)}
+
+    def solve(self) -> RequiredStrength:
+        low, high = 0.0, 1.0
+        while self._excess(high) > 0:
+            low, high = high, 1.5 * high
+            if high > _LARGEST_STRENGTH:
+                detail = f"no strength up to {_LARGEST_STRENGTH:g} is enough"
+                solution = Solution(Status.BEYOND_REACH, 0.0, len(self._known), detail)
+                return RequiredStrength(np.inf, np.inf, None, solution)
+        rough = optimize.brentq(self._excess, low, high, xtol=1e-12, rtol=1e-6)
+        return self._polished(float(rough))
+
+    def _excess(self, strength: float) -> float:
+        """Return log(error/wanted error) on few points."""
         # The answer depends a little on what was asked before: a bracket must not change its mind.
         if strength not in self._known:
-            self._known[strength] = self._solve(strength)
-        return self._known[strength]
+            found = self._judge.least(strength, self._rare, True).error
+            self._known[strength] = float(np.log(max(found, 1e-300)))
+        return self._known[strength] - float(np.log(self._error))
 
-    def _solve(self, strength: float) -> Oracle:
-        task = self.task.replace(strength=strength)
-        if self.classifier in ("pooled", "vectorised", "bayes"):
-            return oracle(task, classifier=self.classifier)
-        score = _score_function(self.classifier, self.nonlinearity)
-        self.sharpness = _best_sharpness(score, task, _SEARCH_SIZE, self.sharpness)
-        return _thresholded(score, task, self.sharpness, _SEARCH_SIZE)
+    def _polished(self, rough: float) -> RequiredStrength:
+        """Correct the strength by one step on many points, and give it an error bar."""
+        found = self._judge.least(rough, self._rare)
+        relative = found.uncertainty / self._error
+        slope = self._slope(rough, 0.02)
+        # Over a distance on which the error moves more than its bar, the slope is no noise.
+        needed = np.clip(2 * relative / max(-slope * rough, 1e-300), 0.02, 0.5)
+        if needed > 0.02:
+            slope = self._slope(rough, float(needed))
+        distance = np.log(found.error / self._error) if found.error > 0 else -np.inf
+        # Few points and many must agree on where the error is, or it lies beyond them.
+        if slope >= 0 or abs(distance) > 1:
+            detail = "at this strength the points of the law begin to err"
+            return self._beyond(rough, np.inf, found, detail)
+        strength = rough - distance / slope
+        bar = relative / -slope + 1e-6 * rough
+        if self._error + found.uncertainty >= self._ceiling:
+            detail = "the wanted error cannot be told from that without a signal"
+            return self._beyond(strength, max(bar, strength), found, detail)
+        solution = replace(
+            found.solution, residual=float(abs(strength / rough - 1)), steps=len(self._known)
+        )
+        return RequiredStrength(float(strength), float(bar), found.sharpness, solution)
 
-    def error(self, strength: float) -> float:
-        return self.at(strength).error
+    def _beyond(self, strength: float, bar: float, found: Oracle, detail: str) -> RequiredStrength:
+        solution = Solution(Status.BEYOND_REACH, 0.0, len(self._known), detail)
+        return RequiredStrength(float(strength), float(bar), found.sharpness, solution)
+
+    def _slope(self, strength: float, step: float) -> float:
+        """Return d log(error)/dθ, over a relative step to either side."""
+        low, high = (1 - step) * strength, (1 + step) * strength
+        return (self._excess(high) - self._excess(low)) / (high - low)

@@ -159,16 +159,16 @@ def curve(
     path = _Path(classifier, query, at, tolerance)
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
-    points = tuple(values)
-    predictions = []
-    for value in points:
+    points, predictions = [], []
+    for value in values:  # one by one: they may come as the caller makes them
+        points.append(value)
         varied_task, varied_training, path.query = vary(over, value, task, training, query)
         predictions.append(path.predict(varied_task, varied_training))
     fixed = {"classifier": classifier, **task.to_dict(), **training.to_dict()}
     if query is not None:
         fixed |= query.to_dict()
     fixed.pop(over)
-    return Curve(over, points, tuple(predictions), fixed)
+    return Curve(over, tuple(points), tuple(predictions), fixed)
 
 
 def feature_law(

@@ -12,6 +12,7 @@ REPLICATES = 8
 _COVERAGE = 3.0
 _UNSEEN = 10.0
 _ROUNDING = 1e-13
+_LEAST = 1e-16
 
 
 def replicate_error(replicates: Array, largest: float = 0.0) -> float:
@@ -20,9 +21,10 @@ def replicate_error(replicates: Array, largest: float = 0.0) -> float:
     If replicates differ as much as their mean, a few points of the law carry it and some like them
     were not drawn: `largest`, the largest share of a point, is then added several times.
     """
-    if len(replicates) == 1:
-        return _ROUNDING
-    deviation = float(np.std(replicates, ddof=1))
     mean = float(np.mean(np.abs(replicates)))
+    rounding = max(_ROUNDING * mean, _LEAST)
+    if len(replicates) == 1:
+        return rounding
+    deviation = float(np.std(replicates, ddof=1))
     unseen = _UNSEEN * largest * deviation / mean if mean > 0 else 0.0
-    return float(_COVERAGE * deviation / np.sqrt(len(replicates)) + unseen + _ROUNDING)
+    return float(_COVERAGE * deviation / np.sqrt(len(replicates)) + unseen + rounding)

@@ -4,22 +4,39 @@ Sums over the tokens of a sequence are dominated by its largest tokens. A group 
 as its largest ones, in order, exactly; the others are independent normals below the smallest of
 those, and their sums are normal to a very good approximation, with mean and covariance in closed
 form (docs/theory.md, section 5.1). For n up to `EXPLICIT` nothing is approximated.
+
+Rare events have laws of their own: the first coordinate, which says how large the largest token is,
+reaches far into its tail, and weights make up for it.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
-from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
+from scipy.special import erfcx, ndtr, ndtri_exp
 from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
 
-__all__ = ["EXPLICIT", "ExponentialSums", "TokenGroup", "draw_tokens", "exponential_sums"]
+__all__ = [
+    "EXPLICIT",
+    "ExponentialSums",
+    "Tail",
+    "TokenGroup",
+    "draw_tokens",
+    "draw_weighted_tokens",
+    "exponential_sums",
+]
+
+Tail = Literal["low", "high"]
 
 # Tokens of a group that are drawn one by one.
 EXPLICIT = 32
 _NORMALS = 3
+
+# How far the tail of a rare law reaches: -log of a probability of 10^-18.
+_DEPTH = 18 * np.log(10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,35 +75,91 @@ def draw_tokens(
     is independent of the differences from it, so that it can be replaced. Sums that weigh all
     tokens nearly alike are then almost one-dimensional, and far more accurate.
     """
-    explicit = [min(count, most) for count in counts]
-    rests = [count - kept for count, kept in zip(counts, explicit, strict=True)]
-    sizes = [kept + (_NORMALS if rest else 0) for kept, rest in zip(explicit, rests, strict=True)]
-    replaced = mean_first and not any(rests)
-    sobol = qmc.Sobol(sum(sizes) + replaced, scramble=True, rng=np.random.default_rng(seed))
+    logs = _log_uniforms(counts, log2_points, seed, most, mean_first)
+    return _groups(logs, counts, most, mean_first)
+
+
+def draw_weighted_tokens(
+    counts: tuple[int, ...],
+    log2_points: int,
+    seed: tuple[int, ...],
+    tail: Tail | None,
+    most: int = EXPLICIT,
+    mean_first: bool = False,
+) -> tuple[tuple[TokenGroup, ...], Array]:
+    """Draw tokens as `draw_tokens` does, but far into a tail of the first coordinate; and weights.
+
+    The first coordinate decides the largest token of the first group that is not empty, or the mean
+    of all tokens with `mean_first`. With q the probability of a value further in the tail, half of
+    the points have uniform q and half uniform log q, down to 10^-18. The weights, (points,), are
+    those of both halves together, so that none is above 2: a mean of weight times value is a mean
+    under the true law. Without a tail all weights are 1.
+    """
+    logs = _log_uniforms(counts, log2_points, seed, most, mean_first)
+    weight = np.ones(len(logs))
+    if tail is not None:
+        first = np.exp(logs[:, 0])
+        chance = np.where(first >= 0.5, np.exp(-_DEPTH * (2 * first - 1)), 2 * first)
+        weight = 2 / (1 + np.where(chance > np.exp(-_DEPTH), 1 / (_DEPTH * chance), 0.0))
+        logs[:, 0] = np.log(chance) if tail == "low" else np.log1p(-chance)
+    return _groups(logs, counts, most, mean_first), weight
+
+
+def _log_uniforms(
+    counts: tuple[int, ...],
+    log2_points: int,
+    seed: tuple[int, ...],
+    most: int,
+    mean_first: bool,
+) -> Array:
+    """Return logarithms of scrambled Sobol points: for the mean if it comes first, then by group."""
+    explicit, rests = _split(counts, most)
+    dimensions = sum(explicit) + _NORMALS * sum(rest > 0 for rest in rests)
+    dimensions += _mean_replaced(rests, mean_first)
+    sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(seed))
     # Half a spacing of the 30-bit grid keeps the uniforms off 0.
-    uniforms = sobol.random_base2(log2_points) + 2.0**-31
+    return np.asarray(np.log(sobol.random_base2(log2_points) + 2.0**-31))
+
+
+def _split(counts: tuple[int, ...], most: int) -> tuple[list[int], list[int]]:
+    """Return how many tokens of each group are drawn one by one, and how many are left."""
+    explicit = [min(count, most) for count in counts]
+    return explicit, [count - kept for count, kept in zip(counts, explicit, strict=True)]
+
+
+def _mean_replaced(rests: list[int], mean_first: bool) -> bool:
+    return mean_first and not any(rests)
+
+
+def _groups(
+    logs: Array, counts: tuple[int, ...], most: int, mean_first: bool
+) -> tuple[TokenGroup, ...]:
+    """Return the tokens at points given by the logarithms of their uniforms."""
+    explicit, rests = _split(counts, most)
+    replaced = _mean_replaced(rests, mean_first)
+    sizes = [kept + (_NORMALS if rest else 0) for kept, rest in zip(explicit, rests, strict=True)]
+    means, logs = logs[:, :replaced], logs[:, replaced:]
     groups = []
-    means, uniforms = uniforms[:, :replaced], uniforms[:, replaced:]
     for part, count, kept, rest in zip(
-        np.split(uniforms, np.cumsum(sizes)[:-1], axis=1), counts, explicit, rests, strict=True
+        np.split(logs, np.cumsum(sizes)[:-1], axis=1), counts, explicit, rests, strict=True
     ):
-        normals = ndtri(part[:, kept:]) if rest else np.zeros((len(part), _NORMALS))
+        normals = ndtri_exp(part[:, kept:]) if rest else np.zeros((len(part), _NORMALS))
         groups.append(TokenGroup(_largest(part[:, :kept], count), rest, normals))
     if replaced:
         old = sum(group.values.sum(axis=1, keepdims=True) for group in groups) / sum(counts)
-        shift = ndtri(means) / np.sqrt(sum(counts)) - old
+        shift = ndtri_exp(means) / np.sqrt(sum(counts)) - old
         groups = [TokenGroup(group.values + shift, 0, group.normals) for group in groups]
     return tuple(groups)
 
 
-def _largest(uniforms: Array, count: int) -> Array:
-    """Return the largest of `count` standard normals, in falling order, from uniforms (n, k).
+def _largest(logs: Array, count: int) -> Array:
+    """Return the largest of `count` standard normals, in falling order, from log uniforms (n, k).
 
     Going down, each order statistic of a uniform sample is the one above it times a power of a
     fresh uniform.
     """
-    remaining = count - np.arange(uniforms.shape[1])
-    return np.asarray(ndtri_exp(np.cumsum(np.log(uniforms) / remaining, axis=1)))
+    remaining = count - np.arange(logs.shape[1])
+    return np.asarray(ndtri_exp(np.cumsum(logs / remaining, axis=1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,61 @@
+"""A person's own data on the page: an .npz file with X and y, compared and looked into."""
+
+import io
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from sparsetoken.validation import ParameterError
+
+__all__ = ["MOST_BYTES", "examine", "read_arrays"]
+
+MOST_BYTES = 20 * 2**20
+_MOST_ENTRIES = 4_000_000
+_SHOWN = 12
+
+
+def read_arrays(content: bytes) -> tuple[Any, Any]:
+    """Return X (n, tokens, dimension) and y (n,) of an .npz file, read without pickle."""
+    if len(content) > MOST_BYTES:
+        raise ParameterError("file", f"{len(content)} bytes", f"at most {MOST_BYTES} bytes")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            unpacked = sum(item.file_size for item in archive.infolist())
+            if unpacked > 4 * MOST_BYTES:
+                raise ParameterError("file", f"{unpacked} bytes unpacked", f"{4 * MOST_BYTES}")
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            missing = [name for name in ("X", "y") if name not in arrays]
+            if missing:
+                raise ParameterError("file", sorted(arrays.files), "arrays named X and y")
+            X, y = arrays["X"], arrays["y"]
+    except ParameterError:
+        raise
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        raise ParameterError("file", str(error), "an .npz file of plain arrays") from None
+    if X.ndim != 3 or X.dtype.kind not in "biuf" or len(X) < 10 or y.shape != (len(X),):
+        shapes = f"X {X.shape} {X.dtype}, y {y.shape}"
+        raise ParameterError("file", shapes, "X (n >= 10, tokens, dimension) of numbers, y (n,)")
+    if X.size > _MOST_ENTRIES:
+        accepted = f"at most {_MOST_ENTRIES} numbers on this page; use compare() in Python"
+        raise ParameterError("file", f"{X.size} numbers", accepted)
+    if not np.all(np.isfinite(X)):
+        raise ParameterError("file", "X with values that are not finite", "finite numbers")
+    return X.astype(float), y
+
+
+def examine(X: Any, y: Any) -> dict[str, Any]:
+    """Compare classifiers on the data by cross-validation, and show where attention looks."""
+    from sparsetoken.estimators import AttentionClassifier, compare
+
+    comparison = compare(X, y)
+    model = AttentionClassifier().fit(X, y)
+    shown = np.linspace(0, len(X) - 1, min(_SHOWN, len(X))).round().astype(int)
+    weights = np.asarray(model.attention(X[shown]))
+    return {
+        "kind": "own",
+        "text": str(comparison),
+        "samples": [int(number) for number in shown],
+        "labels": [str(label) for label in y[shown]],
+        "weights": [[float(value) for value in row] for row in weights],
+    }

@@ -1,0 +1,59 @@
+"""Start the server on this machine, open the page, and end everything with Ctrl-C."""
+
+import socket
+import webbrowser
+
+from sparsetoken.validation import ParameterError
+
+__all__ = ["DEFAULT_PORT", "serve"]
+
+DEFAULT_PORT = 8719
+HOST = "127.0.0.1"
+
+
+def serve(port: int | None, open_browser: bool, address: str = "") -> None:
+    """Serve the page until Ctrl-C.
+
+    Parameters
+    ----------
+    port : int or None
+        None takes the default, or any free one if that is taken.
+    address : str
+        A state to begin with, as the part of an address after its #.
+    """
+    import uvicorn
+
+    from sparsetoken.explorer.server import make_app
+
+    listening = _listen(port)
+    port = listening.getsockname()[1]
+    hosts = frozenset({f"{HOST}:{port}", f"localhost:{port}"})
+    url = f"http://{HOST}:{port}/" + (f"#{address}" if address else "")
+    print(f"The explorer is at {url}  (Ctrl-C ends it)", flush=True)
+    if open_browser:
+        webbrowser.open(url)
+    config = uvicorn.Config(
+        make_app(hosts),
+        log_level="warning",
+        ws_max_size=65_536,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(port: int | None) -> socket.socket:
+    wanted = DEFAULT_PORT if port is None else port
+    for candidate in (wanted, 0):
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, candidate))
+        except (OSError, OverflowError) as error:
+            listening.close()
+            if port is not None:
+                reason = getattr(error, "strerror", None) or str(error)
+                raise ParameterError("port", port, f"a free port ({reason})") from None
+        else:
+            return listening
+    raise ParameterError("port", port, "a free port")

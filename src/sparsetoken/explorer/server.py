@@ -1,0 +1,296 @@
+"""The page's server: a few fixed files, one socket a tab, and nothing that a client can name.
+
+Messages are small JSON objects. A client has one computation at a time: a new request makes the
+last one stale, and it ends at its next point. Only addresses of this machine are answered, and a
+page from elsewhere is refused by its origin.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from sparsetoken import __version__
+from sparsetoken.explorer import owndata, texts
+from sparsetoken.explorer.presets import PRESETS, TOUR
+from sparsetoken.explorer.simulating import Simulating
+from sparsetoken.explorer.state import State, controls
+from sparsetoken.explorer.views import FINAL, SCREEN, Stale, pieces
+from sparsetoken.validation import ParameterError
+
+__all__ = ["make_app", "plotly_script"]
+
+_PAGE = {
+    "": ("index.html", "text/html"),
+    "style.css": ("style.css", "text/css"),
+    "app.js": ("app.js", "text/javascript"),
+    "plots.js": ("plots.js", "text/javascript"),
+    "controls.js": ("controls.js", "text/javascript"),
+}
+_MOST_MESSAGE = 8000
+_MOST_CLIENTS = 16
+_SECONDS = 60.0
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@cache
+def plotly_script() -> str:
+    """Return the plotly.js that the package `plotly` ships."""
+    return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+
+
+@cache
+def page_file(name: str) -> str:
+    """Return a file of the page."""
+    return (files("sparsetoken.explorer") / "page" / name).read_text(encoding="utf-8")
+
+
+class _OnlyThisMachine:
+    """Refuse hosts and origins that are not this server's own address."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        own = headers.get("host", "") in self._hosts
+        same = origin is None or origin.removeprefix("http://") in self._hosts
+        # A browser always names the origin of a socket and of an upload.
+        needed = scope["type"] == "websocket" or scope.get("method") == "POST"
+        if own and same and not (needed and origin is None):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 4403})
+        else:
+            refusal = PlainTextResponse("This address is not served here.", status_code=403)
+            await refusal(scope, receive, send)
+
+
+class _Client:
+    """One tab: its present computation, its simulation, and the socket to answer on."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._latest = 0
+        self._drawing: asyncio.Task[None] | None = None
+        self._counting: asyncio.Task[None] | None = None
+        self._simulating: Simulating | None = None
+        self._sending = asyncio.Lock()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        async with self._sending:
+            await self._socket.send_text(json.dumps(message, allow_nan=False))
+
+    async def draw(self, number: int, state: State) -> None:
+        """Answer at screen accuracy, then at the default accuracy, unless it becomes stale."""
+        self._latest = number
+        if self._drawing is not None:
+            await asyncio.wait([self._drawing])
+        if number == self._latest:
+            self._drawing = asyncio.create_task(self._answer(number, state))
+
+    async def _answer(self, number: int, state: State) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _SECONDS
+
+        def check() -> None:
+            if number != self._latest:
+                raise Stale
+            if loop.time() > end:
+                raise TimeoutError
+
+        try:
+            for accuracy in (SCREEN, FINAL):
+                stream = pieces(state, accuracy, check)
+                while (piece := await run_in_threadpool(next, stream, None)) is not None:
+                    await self.send({"number": number, "accuracy": accuracy.name, **piece})
+                done = {"kind": "done", "number": number, "accuracy": accuracy.name}
+                await self.send({**done, "address": state.to_address()})
+        except Stale:
+            return
+        except TimeoutError:
+            text = f"This takes more than {_SECONDS:.0f} s here: ask for fewer points."
+            await self.send({"kind": "error", "number": number, "text": text})
+        except (ParameterError, ArithmeticError, MemoryError) as error:
+            await self.send({"kind": "error", "number": number, "text": str(error)})
+
+    async def simulate(self, state: State) -> None:
+        await self.cancel()
+        self._simulating = Simulating(state)
+        self._counting = asyncio.create_task(self._count(self._simulating))
+
+    async def _count(self, simulating: Simulating) -> None:
+        stream = simulating.messages()
+        while (message := await run_in_threadpool(next, stream, None)) is not None:
+            await self.send(message)
+        ended = simulating is not self._simulating
+        await self.send({"kind": "simulated", "cancelled": ended})
+
+    async def cancel(self) -> None:
+        """End the simulation, if one is under way."""
+        simulating, self._simulating = self._simulating, None
+        if simulating is not None:
+            await run_in_threadpool(simulating.stop)
+
+    async def close(self) -> None:
+        self._latest = -1
+        await self.cancel()
+        for task in (self._drawing, self._counting):
+            if task is not None:
+                task.cancel()
+
+
+async def _handle(client: _Client, message: dict[str, Any]) -> None:
+    """Do what a message asks for; anything else is a ParameterError."""
+    kind = message.get("kind")
+    if kind == "cancel":
+        await client.cancel()
+        return
+    if kind not in ("draw", "simulate", "text"):
+        raise ParameterError("kind", kind, "'draw', 'simulate', 'cancel' or 'text'")
+    values = message.get("state")
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ParameterError("state", type(values).__name__, "an object of values by name")
+    state = State.from_values(values)
+    if kind == "simulate":
+        await client.simulate(state)
+    elif kind == "text":
+        makers: dict[Any, Callable[[State], str]] = {
+            "python": texts.as_python,
+            "command": texts.as_command,
+            "study": texts.as_study,
+        }
+        language = message.get("language")
+        if not isinstance(language, str) or language not in makers:
+            raise ParameterError("language", language, "one of " + ", ".join(makers))
+        text = makers[language](state)
+        await client.send({"kind": "text", "language": language, "text": text})
+    else:
+        number = message.get("number")
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ParameterError("number", number, "an integer")
+        await client.draw(number, state)
+
+
+def _read(text: str) -> dict[str, Any]:
+    if len(text) > _MOST_MESSAGE:
+        raise ParameterError("message", f"{len(text)} letters", f"at most {_MOST_MESSAGE}")
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ParameterError("message", text[:40], "JSON") from None
+    if not isinstance(message, dict):
+        raise ParameterError("message", type(message).__name__, "a JSON object")
+    return message
+
+
+def make_app(hosts: frozenset[str]) -> Starlette:
+    """Return the application that answers under these hosts, such as "127.0.0.1:8719"."""
+    clients: set[_Client] = set()
+    busy = asyncio.Lock()
+
+    async def page(request: Request) -> Response:
+        found = _PAGE.get(request.path_params.get("name", ""))
+        if found is None:
+            return PlainTextResponse("There is no such page.", status_code=404, headers=_HEADERS)
+        return Response(page_file(found[0]), media_type=found[1], headers=_HEADERS)
+
+    async def plotly(_: Request) -> Response:
+        headers = {**_HEADERS, "Cache-Control": "max-age=3600"}
+        return Response(plotly_script(), media_type="text/javascript", headers=headers)
+
+    async def about(_: Request) -> Response:
+        presets = {
+            "presets": [vars(item) for item in PRESETS],
+            "tour": [vars(item) for item in TOUR],
+        }
+        body = {"package": __version__, **controls(), **presets}
+        return JSONResponse(body, headers=_HEADERS)
+
+    async def own_data(request: Request) -> Response:
+        try:
+            content = await _limited(request)
+            async with busy:
+                X, y = await run_in_threadpool(owndata.read_arrays, content)
+                found = await run_in_threadpool(owndata.examine, X, y)
+        except ValueError as error:
+            return JSONResponse({"kind": "error", "text": str(error)}, 400, headers=_HEADERS)
+        return JSONResponse(found, headers=_HEADERS)
+
+    async def socket(websocket: WebSocket) -> None:
+        await websocket.accept()
+        if len(clients) >= _MOST_CLIENTS:
+            await websocket.close(4429, "too many tabs are open")
+            return
+        client = _Client(websocket)
+        clients.add(client)
+        try:
+            while True:
+                try:
+                    await _handle(client, _read(await websocket.receive_text()))
+                except ParameterError as error:
+                    await client.send({"kind": "error", "text": str(error)})
+        except (WebSocketDisconnect, KeyError, RuntimeError):
+            pass  # the tab is gone, or sent what is no text
+        finally:
+            clients.discard(client)
+            await client.close()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        for client in list(clients):
+            await client.close()
+
+    app = Starlette(
+        routes=[
+            Route("/", page),
+            Route("/plotly.js", plotly),
+            Route("/about.json", about),
+            Route("/own", own_data, methods=["POST"]),
+            Route("/{name}", page),
+            WebSocketRoute("/socket", socket),
+        ],
+        lifespan=lifespan,
+    )
+    app.add_middleware(_OnlyThisMachine, hosts=hosts)
+    return app
+
+
+async def _limited(request: Request) -> bytes:
+    """Return the body, refusing it as soon as it is too large."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > owndata.MOST_BYTES:
+            raise ParameterError("file", "too large", f"at most {owndata.MOST_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)

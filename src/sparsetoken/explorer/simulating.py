@@ -1,0 +1,91 @@
+"""Simulated dots, in a process of their own that can be ended at any moment."""
+
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+from sparsetoken.explorer.state import State
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Simulating", "dot_settings"]
+
+
+def dot_settings(state: State) -> dict[str, Any]:
+    """Return where a simulated dot lies, or say why this view has none."""
+    if state.view not in ("learning", "query"):
+        accepted = "learning curves or the query: other views have no simulated dots"
+        raise ParameterError("view", state.view, accepted)
+    flat = {**state.task.to_dict(), **state.training.to_dict(), **state.query.to_dict()}
+    classifiers = [name for name in state.classifiers if name != "floor"]
+    return {"x": flat[state.over], "classifiers": classifiers}
+
+
+class Simulating:
+    """Trials at a state's settings in a worker process, as a stream of messages."""
+
+    def __init__(self, state: State) -> None:
+        dot_settings(state)
+        context = multiprocessing.get_context("spawn")
+        self._receive, send = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(state, send), daemon=True)
+        self._process.start()
+        send.close()
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield progress, then a dot for each classifier, until the worker is done or ended."""
+        try:
+            while True:
+                yield self._receive.recv()
+        except (EOFError, OSError):
+            return
+
+    def stop(self) -> None:
+        """End the worker at once."""
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join(timeout=5)
+
+
+def _work(state: State, send: Connection) -> None:
+    """Run in the worker: all trials of every line, one after another."""
+    import signal
+
+    # Ctrl-C is for the server, which ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from sparsetoken.simulation.trials import simulate
+
+    settings = dot_settings(state)
+    total = state.trials * len(settings["classifiers"])
+    try:
+        for number, classifier in enumerate(settings["classifiers"]):
+            before = number * state.trials
+
+            def progress(done: int, _: int, before: int = before) -> None:
+                send.send({"kind": "progress", "done": before + done, "total": total})
+
+            found = simulate(
+                state.task,
+                state.training,
+                dimension=state.dimension,
+                trials=state.trials,
+                classifier=classifier,
+                query=state.query if state.given_query and classifier == "attention" else None,
+                check_separable=False,
+                progress=progress,
+            )
+            send.send(
+                {
+                    "kind": "dot",
+                    "name": classifier,
+                    "x": settings["x"],
+                    "y": found.mean(state.quantity),
+                    "bar": found.standard_error(state.quantity),
+                    "dimension": state.dimension,
+                    "trials": state.trials,
+                }
+            )
+    except (ValueError, MemoryError) as error:
+        send.send({"kind": "error", "text": str(error)})
+    finally:
+        send.close()

@@ -1,0 +1,72 @@
+"""A page of one state that needs no server: for slides and papers."""
+
+import html
+import json
+from pathlib import Path
+
+from sparsetoken import __version__
+from sparsetoken.explorer.server import page_file, plotly_script
+from sparsetoken.explorer.state import VIEWS, State, controls
+from sparsetoken.explorer.texts import as_python
+from sparsetoken.explorer.views import FINAL, pieces
+from sparsetoken.plotting import describe
+
+__all__ = ["write_snapshot"]
+
+_SHOW = """
+const pieces = JSON.parse(document.getElementById("pieces").textContent);
+const labels = JSON.parse(document.getElementById("labels").textContent);
+const plot = document.getElementById("plot");
+const lines = pieces.filter((piece) => piece.kind === "line");
+const axes = pieces.find((piece) => piece.kind === "axes");
+const tokens = pieces.find((piece) => piece.kind === "tokens");
+if (tokens) drawTokens(plot, tokens);
+else if (axes) {
+  const rows = pieces.filter((piece) => piece.kind === "row").map((piece) => piece.values);
+  drawMap(plot, { axes, rows, ...labels });
+} else drawLines(plot, { lines, dots: [], ...labels });
+"""
+
+
+def write_snapshot(state: State, path: Path) -> None:
+    """Compute the view at the default accuracy and write it as one self-contained HTML file."""
+    answer = list(pieces(state, FINAL, lambda: None))
+    described = {
+        field["name"]: field["description"]
+        for group in controls()["groups"].values()
+        for field in group
+    }
+    labels = {
+        "xTitle": described.get(state.over, state.over.replace("_", " ")),
+        "yTitle": described.get(state.second, state.quantity.replace("_", " "))
+        if state.view in ("map", "turning")
+        else state.quantity.replace("_", " "),
+        "quantity": state.quantity,
+        "logX": state.logarithmic,
+        "logY": state.view in ("strength", "capacity"),
+    }
+    drawing = page_file("plots.js").replace("export function", "function")
+    script = plotly_script().replace("</script", "<\\/script")
+    text = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>sparsetoken: {html.escape(VIEWS[state.view].title)}</title>
+<style>{page_file("style.css")}</style>
+<script>{script}</script></head>
+<body><main><section class="stage">
+<h2>{html.escape(VIEWS[state.view].question)}</h2>
+<div id="plot" role="img" aria-label="{html.escape(VIEWS[state.view].title)}"></div>
+<p>{html.escape(describe(state.settings()))}. Lines: theory in the limit of high dimension, with
+bands of numerical error. Made by sparsetoken {html.escape(__version__)}.</p>
+<pre>{html.escape(as_python(state))}</pre>
+</section></main>
+<script type="application/json" id="pieces">{_inline(answer)}</script>
+<script type="application/json" id="labels">{_inline(labels)}</script>
+<script>{drawing}{_SHOW}</script>
+</body></html>
+"""
+    path.write_text(text, encoding="utf-8")
+
+
+def _inline(value: object) -> str:
+    return json.dumps(value, allow_nan=False).replace("<", "\\u003c")

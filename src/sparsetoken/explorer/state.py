@@ -1,0 +1,437 @@
+"""The whole state of the page, as a typed record that lives in the address bar.
+
+A state is a `View` and the settings it shows. `to_address()` writes it as the query of an address,
+only what differs from the defaults; `from_address()` reads and checks it. Controls are described
+by `controls()`, from the fields of `Task`, `Training` and `Query` themselves, so that a new field
+appears on the page by itself.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from sparsetoken import validation
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.validation import ParameterError
+
+__all__ = ["LIMITS", "VERSION", "VIEWS", "State", "axis_range", "controls"]
+
+VERSION = 1
+
+# What one client may ask for. Beyond it the command line and Python have no such limit.
+LIMITS = {
+    "length": 100_000,
+    "points": 60,
+    "map_points": 40,
+    "dimension": 2000,
+    "trials": 200,
+    "address": 6000,
+    "pins": 3,
+}
+
+
+@dataclass(frozen=True)
+class ViewKind:
+    """One view of the theory: what it is called, what can be on its axes.
+
+    Attributes
+    ----------
+    title, question : what the page shows above it
+    over : the field on the x axis at first
+    quantities : what can be on the y axis, the first at first
+    classifiers : which lines can be drawn
+    second : the field on the y axis of a map at first
+    logarithmic : whether the x axis is so at first
+    """
+
+    title: str
+    question: str
+    over: str
+    quantities: tuple[str, ...]
+    classifiers: tuple[str, ...] = ()
+    second: str = ""
+    logarithmic: bool = True
+
+
+_TRAINED = ("attention", "pooled", "vectorised")
+VIEWS: dict[str, ViewKind] = {
+    "learning": ViewKind(
+        "Learning curves",
+        "How does the error fall with more data, and who wins?",
+        "alpha1",
+        ("test_error", "auc", "train_loss", "train_error"),
+        (*_TRAINED, "floor"),
+    ),
+    "query": ViewKind(
+        "The query",
+        "Do two gradient steps find the signal?",
+        "alpha0",
+        ("alignment", "sharpness", "readout_cosine"),
+        ("attention",),
+    ),
+    "turning": ViewKind(
+        "Anti-alignment",
+        "Where does the query point away from the signal?",
+        "positive_rate",
+        ("alignment",),
+        ("attention",),
+        second="bias_step",
+        logarithmic=False,
+    ),
+    "strength": ViewKind(
+        "Required strength",
+        "How strong must the signal be, as sequences grow?",
+        "length",
+        ("strength",),
+        ("attention", "pooled", "bayes"),
+    ),
+    "capacity": ViewKind(
+        "Capacity",
+        "How many samples can be separated without error?",
+        "strength",
+        ("alpha",),
+        _TRAINED,
+        logarithmic=False,
+    ),
+    "map": ViewKind(
+        "Phase map",
+        "Who wins where?",
+        "strength",
+        ("test_error",),
+        ("attention", "pooled"),
+        second="alpha1",
+        logarithmic=False,
+    ),
+    "shift": ViewKind(
+        "Length shift",
+        "Trained on short sequences, used on long ones: what is left?",
+        "at_length",
+        ("test_error",),
+        ("attention", "pooled"),
+    ),
+    "inside": ViewKind(
+        "Inside",
+        "What does attention look at, in one sequence?",
+        "token",
+        ("weight",),
+        ("attention",),
+    ),
+}
+
+# Where sliders begin and end, and whether they step by factors. A field that is not here gets a
+# range around its default.
+_RANGES: dict[str, tuple[float, float, bool]] = {
+    "length": (2, 10_000, True),
+    "informative": (1, 50, True),
+    "strength": (0.1, 15, False),
+    "positive_rate": (0.01, 0.99, False),
+    "alpha0": (0.1, 100, True),
+    "alpha1": (0.1, 100, True),
+    "ridge": (1e-6, 10, True),
+    "readout_step": (0.01, 100, True),
+    "bias_step": (0, 20, False),
+    "query_step": (0.1, 1000, True),
+    "inverse_temperature": (0.1, 10, True),
+    "alignment": (-1, 1, False),
+    "sharpness": (0, 10, False),
+}
+
+# What the page shows first: the setting of the paper's figure of errors.
+_FIRST: dict[str, Any] = {
+    "length": 10,
+    "informative": 1,
+    "strength": 5.0,
+    "alpha0": 4.0,
+    "alpha1": 4.0,
+    "ridge": 1e-5,
+    "query_step": 50.0,
+    "alignment": 0.9,
+    "sharpness": 1.5,
+}
+
+
+def _setting(description: str, default: Any) -> Any:
+    return field(default=default, metadata={"description": description})
+
+
+@dataclass(frozen=True)
+class State:
+    """What the page shows.
+
+    Attributes
+    ----------
+    view : str
+    task, training, query : the settings; `query` is used where `given_query` is True
+    over, start, stop, points, logarithmic : the x axis; start and stop are None for the usual range
+    second, second_start, second_stop : the y axis of a map
+    quantity, classifiers : what is drawn
+    error : the wanted error, for the required strength
+    dimension, trials : of simulated points
+    draw : number of the drawn sequence, for the view inside
+    pins : addresses of states whose lines stay for comparison
+    """
+
+    view: str = "learning"
+    task: Task = field(default_factory=lambda: Task(**_first(Task)))
+    training: Training = field(default_factory=lambda: Training(**_first(Training)))
+    query: Query = field(default_factory=lambda: Query(**_first(Query)))
+    given_query: bool = _setting("use the query given here instead of the learnt one", False)
+    over: str = _setting("field on the x axis", "")
+    start: float | None = _setting("first value of the x axis", None)
+    stop: float | None = _setting("last value of the x axis", None)
+    points: int = _setting("points of a line", 24)
+    logarithmic: bool | None = _setting("logarithmic x axis", None)
+    second: str = _setting("field on the y axis of a map", "")
+    second_start: float | None = _setting("first value of the map's y axis", None)
+    second_stop: float | None = _setting("last value of the map's y axis", None)
+    quantity: str = _setting("what is drawn", "")
+    classifiers: tuple[str, ...] = _setting("lines to draw", ())
+    error: float = _setting("wanted error, for the required strength", 0.05)
+    dimension: int = _setting("dimension d of simulated points", 200)
+    trials: int = _setting("trials of a simulated point", 10)
+    draw: int = _setting("number of the drawn sequence", 0)
+    pins: tuple[str, ...] = _setting("addresses of lines that stay for comparison", ())
+
+    def __post_init__(self) -> None:
+        validation.choice("view", self.view, VIEWS)
+        kind = VIEWS[self.view]
+        self._fill("over", self.over or kind.over)
+        self._fill("second", self.second or kind.second)
+        self._fill("quantity", self.quantity or kind.quantities[0])
+        if self.logarithmic is None:
+            self._fill("logarithmic", kind.logarithmic)
+        validation.choice("quantity", self.quantity, kind.quantities)
+        if not self.classifiers:
+            self._fill("classifiers", kind.classifiers)
+        for name in self.classifiers:
+            validation.choice("classifiers", name, kind.classifiers)
+        _at_most("length", self.task.length)
+        for name, low in (("points", 2), ("dimension", 2), ("trials", 1), ("draw", 0)):
+            self._fill(name, validation.integer(name, getattr(self, name), low=low))
+        for name in ("points", "dimension", "trials"):
+            _at_most(name, getattr(self, name))
+        validation.real("error", self.error, low=0, high=0.5, inclusive=False)
+        self._check_axes()
+        if len(self.pins) > LIMITS["pins"]:
+            raise ParameterError("pins", len(self.pins), f"at most {LIMITS['pins']}")
+        for state in self.pinned():
+            if state.pins:
+                raise ParameterError("pins", state.pins, "addresses without pins of their own")
+
+    def pinned(self) -> list["State"]:
+        """Return the states whose lines stay for comparison."""
+        return [State.from_address(address) for address in self.pins]
+
+    def _fill(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_axes(self) -> None:
+        if self.view == "inside":
+            return
+        known = _varied(self.given_query)
+        if self.view == "shift":
+            known = ("at_length",)
+        validation.choice("over", self.over, known)
+        if self.view in ("map", "turning"):
+            validation.choice("second", self.second, known)
+            if self.second == self.over:
+                raise ParameterError("second", self.second, "another field than over")
+        for name in ("start", "stop", "second_start", "second_stop"):
+            if getattr(self, name) is not None:
+                self._fill(name, validation.real(name, getattr(self, name)))
+
+    def to_address(self) -> str:
+        """Return the state as the query of an address, without what is as usual."""
+        usual = State(view=self.view)
+        parts: list[tuple[str, Any]] = [("v", VERSION), ("view", self.view)]
+        for name, value in _flat(self).items():
+            if value != _flat(usual)[name]:
+                text = _separator(name).join(value) if isinstance(value, tuple) else _text(value)
+                parts.append((name, text))
+        return urlencode(parts)
+
+    @classmethod
+    def from_address(cls, text: str) -> "State":
+        """Read a state from the query of an address, and check it."""
+        if len(text) > LIMITS["address"]:
+            raise ParameterError("address", f"{text[:20]}…", f"at most {LIMITS['address']} letters")
+        values = dict(parse_qsl(text.lstrip("#?"), keep_blank_values=True))
+        version = values.pop("v", str(VERSION))
+        if version != str(VERSION):
+            raise ParameterError("v", version, f"{VERSION}, the version that this page knows")
+        return cls.from_values(values)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "State":
+        """Make a state from values by name, texts or numbers; the rest is as usual."""
+        view = str(values.get("view", "learning"))
+        usual = _flat(cls(view=validation.choice("view", view, VIEWS)))
+        unknown = [name for name in values if name not in usual and name != "view"]
+        if unknown:
+            raise ParameterError("address", unknown[0], "one of " + ", ".join(usual))
+        flat = dict(usual)
+        for name, value in values.items():
+            if name != "view":
+                flat[name] = _typed(name, value, usual[name])
+        parts = {kind.__name__.lower(): _made(kind, flat) for kind in (Task, Training, Query)}
+        own = {item.name: flat[item.name] for item in _own_fields()}
+        return cls(view=view, **parts, **own)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the view depends on, for a caption."""
+        flat = {**self.task.to_dict(), **self.training.to_dict()}
+        if self.given_query:
+            flat |= self.query.to_dict()
+        return {name: value for name, value in flat.items() if name != self.over}
+
+
+def _first(kind: type) -> dict[str, Any]:
+    return {item.name: _FIRST[item.name] for item in fields(kind) if item.name in _FIRST}
+
+
+def _own_fields() -> list[Field[Any]]:
+    return [
+        item for item in fields(State) if item.name not in ("view", "task", "training", "query")
+    ]
+
+
+def _flat(state: State) -> dict[str, Any]:
+    flat = {**state.task.to_dict(), **state.training.to_dict(), **state.query.to_dict()}
+    return flat | {item.name: getattr(state, item.name) for item in _own_fields()}
+
+
+def _made(kind: type, flat: Mapping[str, Any]) -> Any:
+    return kind(**{item.name: flat[item.name] for item in fields(kind)})
+
+
+def _separator(name: str) -> str:
+    return "|" if name == "pins" else ","
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _typed(name: str, value: Any, usual: Any) -> Any:
+    """Return a text or number as the type of the usual value."""
+    optional = name in ("start", "stop", "second_start", "second_stop")
+    if optional and value in (None, ""):
+        return None
+    try:
+        if isinstance(usual, bool):
+            return {"1": True, "0": False, "true": True, "false": False}[str(value).lower()]
+        if isinstance(usual, tuple):
+            parts = value.split(_separator(name)) if isinstance(value, str) else list(value)
+            return tuple(str(part) for part in parts if part)
+        if isinstance(usual, int):
+            number = float(value)
+            if number != int(number):
+                raise ValueError
+            return int(number)
+        if isinstance(usual, float) or optional:
+            return float(value)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        kind = "a number" if optional else f"a value such as {_text(usual)!r}"
+        raise ParameterError(name, value, kind) from None
+    return value if not isinstance(usual, str) else str(value)
+
+
+def _at_most(name: str, value: float) -> None:
+    if value > LIMITS[name]:
+        accepted = f"at most {LIMITS[name]} on this page; Python and the command line go further"
+        raise ParameterError(name, value, accepted)
+
+
+def _varied(given_query: bool) -> tuple[str, ...]:
+    """Return the numeric fields that can be on an axis."""
+    kinds: Sequence[type] = (Task, Training, Query) if given_query else (Task, Training)
+    return tuple(
+        name
+        for kind in kinds
+        for name, value in kind(**_first(kind)).to_dict().items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    )
+
+
+def axis_range(
+    state: State, name: str, start: float | None, stop: float | None
+) -> tuple[float, float]:
+    """Return the ends of an axis: those asked for, or the usual ones of the field."""
+    if name == "at_length":
+        low, high = float(state.task.length), float(LIMITS["length"])
+    else:
+        low, high, _ = _RANGES.get(name, _range_around(_FIRST.get(name, 1.0)))
+    if name == "length":
+        low = max(low, state.task.informative + 1)
+    if name == "informative":
+        high = min(high, state.task.length - 1)
+    if name == "positive_rate":
+        low, high = 0.02, 0.98
+    first = low if start is None else start
+    last = high if stop is None else stop
+    if not first < last:
+        raise ParameterError("start, stop", (first, last), "two numbers, the first one smaller")
+    return first, last
+
+
+def controls() -> dict[str, Any]:
+    """Return what the page needs to build its controls: groups of fields, views and limits."""
+    from sparsetoken.losses import loss_names
+
+    groups = {
+        kind.__name__.lower(): [_control(item, loss_names()) for item in fields(kind)]
+        for kind in (Task, Training, Query)
+    }
+    views = {
+        name: {
+            "title": kind.title,
+            "question": kind.question,
+            "over": kind.over,
+            "quantities": kind.quantities,
+            "classifiers": kind.classifiers,
+            "second": kind.second,
+            "logarithmic": kind.logarithmic,
+        }
+        for name, kind in VIEWS.items()
+    }
+    own = [{**_control(item, []), "usual": _plain(item.default)} for item in _own_fields()]
+    return {
+        "version": VERSION,
+        "groups": groups,
+        "page": own,
+        "views": views,
+        "varied": _varied(given_query=True),
+        "limits": LIMITS,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _control(item: Field[Any], losses: Sequence[str]) -> dict[str, Any]:
+    default = _FIRST.get(item.name, None if item.default is MISSING else item.default)
+    control: dict[str, Any] = {
+        "name": item.name,
+        "description": item.metadata["description"],
+        "usual": _plain(default),
+    }
+    if item.name == "loss":
+        return {**control, "kind": "choice", "options": list(losses)}
+    if isinstance(default, bool):
+        return {**control, "kind": "switch"}
+    if not isinstance(default, int | float):
+        return {**control, "kind": "text"}
+    low, high, logarithmic = _RANGES.get(item.name, _range_around(default))
+    kind = "whole" if isinstance(default, int) else "number"
+    return {**control, "kind": kind, "low": low, "high": high, "logarithmic": logarithmic}
+
+
+def _range_around(default: float) -> tuple[float, float, bool]:
+    if default > 0 and math.isfinite(default):
+        return default / 100, default * 100, True
+    return -10.0, 10.0, False

@@ -1,0 +1,219 @@
+"""The explorer as people use it, in a real browser."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browsing import Server, Tab
+from playwright.sync_api import Browser
+
+from sparsetoken import align, predict
+from sparsetoken.explorer.presets import PRESETS, TOUR
+from sparsetoken.explorer.state import VIEWS, State
+
+LIGHT = "v=1&view=learning&classifiers=pooled%2Cvectorised&points=6&ridge=0.01"
+
+
+@pytest.mark.parametrize("view", sorted(VIEWS))
+def test_every_view_opens_without_a_complaint(tab: Tab, view: str) -> None:
+    lighter = "&classifiers=pooled" if view in ("strength", "capacity", "map", "shift") else ""
+    tab.open(f"v=1&view={view}{lighter}&points=8")
+    assert tab.settle().endswith(("screen", "final"))
+    assert tab.page.inner_text("#question") == VIEWS[view].question
+    assert tab.page.evaluate("document.getElementById('plot').data.length") > 0
+    assert not tab.complaints
+
+
+def test_a_slider_moves_the_lines_and_the_address(tab: Tab) -> None:
+    tab.open(LIGHT)
+    before = tab.lines()["pooled linear"]
+    slider = tab.page.locator("#field-strength-slider")
+    tab.act(lambda: slider.press("PageUp"))
+    after = tab.lines()["pooled linear"]
+    assert max(after) < max(before)
+    state = State.from_address(tab.page.evaluate("location.hash"))
+    assert state.task.strength > 5
+    assert not tab.complaints
+
+
+def test_numbers_are_those_of_the_package(tab: Tab) -> None:
+    tab.open(LIGHT)
+    tab.settle("final")
+    state = State.from_address(LIGHT)
+    for name in ("pooled", "vectorised"):
+        expected = predict(state.task, state.training, classifier=name).test_error
+        cell = tab.page.locator(f"#numbers td[data-name={name}]")
+        assert float(cell.get_attribute("data-value") or "nan") == pytest.approx(expected, abs=1e-7)
+        assert f"{expected:.4g}"[:5] in cell.inner_text()
+        assert "±" in cell.inner_text()
+
+
+def test_the_whole_state_is_in_the_address(tab: Tab, browser: Browser, server: Server) -> None:
+    tab.open(LIGHT)
+    tab.act(lambda: tab.page.locator("#field-length").fill("30") or tab.page.keyboard.press("Tab"))
+    tab.act(lambda: tab.page.locator("#field-loss").select_option("square"))
+    address = tab.page.evaluate("location.hash")
+    state = State.from_address(address)
+    assert (state.task.length, state.training.loss) == (30, "square")
+    other = Tab(browser.new_page(), server.url)
+    other.open(address.lstrip("#"))
+    other.settle("final")
+    tab.settle("final")
+    assert other.lines() == tab.lines()
+    assert other.page.input_value("#field-length") == "30"
+    other.page.close()
+
+
+def test_back_and_undo_return_to_the_last_settings(tab: Tab) -> None:
+    tab.open(LIGHT)
+    tab.act(lambda: tab.page.locator("#field-loss").select_option("square"))
+    tab.act(lambda: tab.page.locator("#field-loss").select_option("hinge"))
+    tab.act(lambda: tab.page.go_back())
+    assert tab.page.input_value("#field-loss") == "square"
+    tab.act(lambda: tab.page.click("#undo"))
+    assert tab.page.input_value("#field-loss") == "logistic"
+    tab.act(lambda: tab.page.click("#reset"))
+    assert tab.page.evaluate("location.hash") == "#v=1&view=learning"
+
+
+def test_a_preset_is_one_click(tab: Tab) -> None:
+    tab.open("v=1&view=inside")
+    number = next(i for i, preset in enumerate(PRESETS) if "α0" in preset.name)
+    tab.act(lambda: tab.page.select_option("#presets", str(number)))
+    state = State.from_address(tab.page.evaluate("location.hash"))
+    assert state == State.from_address(PRESETS[number].address)
+    cell = tab.page.locator("#numbers td[data-name=attention]")
+    expected = align(state.task, state.training).alignment
+    assert float(cell.get_attribute("data-value") or "nan") == pytest.approx(expected)
+
+
+def test_the_tour_tells_five_steps(tab: Tab) -> None:
+    tab.open("v=1&view=inside")
+    tab.page.click("#tour")
+    for stop in TOUR:
+        assert tab.page.inner_text("#words").startswith(stop.name)
+        assert (
+            tab.page.inner_text("#question")
+            == VIEWS[State.from_address(stop.address).view].question
+        )
+        tab.page.click("#tour-next")
+    assert len(TOUR) == 5
+    assert tab.page.is_hidden("#words")
+
+
+def test_simulated_dots_come_onto_the_lines(tab: Tab) -> None:
+    tab.open(LIGHT + "&dimension=40&trials=4")
+    tab.page.click("#simulate")
+    tab.wait(
+        "document.getElementById('plot').data.filter((t) => t.mode === 'markers').length === 2"
+    )
+    dots = tab.page.evaluate(
+        "document.getElementById('plot').data.filter((t) => t.mode === 'markers')"
+        ".map((t) => [t.x[0], t.y[0], t.error_y.array[0]])"
+    )
+    assert all(x == 4 and 0 < y < 0.6 and bar > 0 for x, y, bar in dots)
+    tab.wait("!document.getElementById('simulate').disabled")
+    assert not tab.complaints
+
+
+def test_a_simulation_can_be_cancelled(tab: Tab) -> None:
+    tab.open(LIGHT + "&dimension=1500&trials=200")
+    tab.page.click("#simulate")
+    tab.page.click("#cancel")
+    tab.wait("!document.getElementById('simulate').disabled")
+    assert tab.page.is_hidden("#cancel")
+
+
+def test_pinned_lines_stay_for_comparison(tab: Tab) -> None:
+    tab.open(LIGHT)
+    tab.act(lambda: tab.page.click("#pin"))
+    tab.act(lambda: tab.page.locator("#field-strength-slider").press("PageUp"), "final")
+    lines = tab.lines()
+    assert lines["pooled linear, pinned 1"] != lines["pooled linear"]
+    tab.act(lambda: tab.page.click("#unpin"))
+    assert "pooled linear, pinned 1" not in tab.lines()
+
+
+def test_copies_and_downloads(tab: Tab) -> None:
+    tab.open(LIGHT)
+    tab.settle("final")
+    tab.page.click("[data-copy=python]")
+    tab.wait("document.getElementById('copied').dataset.language === 'python'")
+    assert "curve(task, training" in tab.page.inner_text("#copied")
+    with tab.page.expect_download() as download:
+        tab.page.click("#csv")
+    rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
+    assert {row["line"] for row in rows} == {"pooled", "vectorised"}
+    assert all(float(row["uncertainty"]) >= 0 for row in rows)
+    with tab.page.expect_download() as picture:
+        tab.page.click("[data-save=svg]")
+    assert "<svg" in Path(picture.value.path()).read_text()
+    with tab.page.expect_download() as study:
+        tab.page.click("[data-copy=study]")
+    assert "[training]" in Path(study.value.path()).read_text()
+
+
+def test_a_bad_address_is_told_and_the_page_lives(tab: Tab) -> None:
+    tab.open("v=1&view=learning&strength=-3&classifiers=pooled&points=4")
+    assert "strength" in tab.page.inner_text("#status")
+    tab.act(lambda: tab.page.locator("#field-strength").fill("4") or tab.page.keyboard.press("Tab"))
+    assert "error" not in tab.settle()
+
+
+def test_two_tabs_do_not_disturb_each_other(tab: Tab, browser: Browser, server: Server) -> None:
+    other = Tab(browser.new_page(), server.url)
+    tab.open(LIGHT)
+    other.open(LIGHT.replace("ridge=0.01", "ridge=1"))
+    tab.settle("final")
+    other.settle("final")
+    assert tab.lines() != other.lines()
+    other.page.close()
+
+
+def test_the_page_returns_when_the_server_does(browser: Browser) -> None:
+    first = Server()
+    tab = Tab(browser.new_page(), first.url)
+    tab.open(LIGHT)
+    first.stop()
+    tab.wait("document.getElementById('status').textContent.includes('server is not there')")
+    again = Server(first.port)
+    tab.wait("!document.getElementById('status').classList.contains('error')")
+    tab.settle("final")
+    tab.page.close()
+    again.stop()
+
+
+def test_own_data_are_compared(tab: Tab, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4, 3))
+    X[30:, 0, 0] += 4
+    np.savez(tmp_path / "mine.npz", X=X, y=np.repeat([0, 1], 30))
+    tab.open(LIGHT)
+    tab.page.click("#own summary")
+    tab.page.set_input_files("#file", str(tmp_path / "mine.npz"))
+    tab.wait("(document.getElementById('own-plot').data ?? []).length > 0")
+    assert "pooled" in tab.page.inner_text("#own-text").lower()
+
+
+def test_at_the_width_of_a_phone_nothing_sticks_out(browser: Browser, server: Server) -> None:
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    tab = Tab(page, server.url)
+    tab.open(LIGHT)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 360, json.dumps(width)
+    assert page.evaluate("document.getElementById('plot').getBoundingClientRect().width") > 300
+    page.close()
+
+
+def test_everything_can_be_reached_and_is_named(tab: Tab) -> None:
+    tab.open(LIGHT)
+    unnamed = tab.page.evaluate(
+        "[...document.querySelectorAll('button, input, select')].filter((e) => !e.hidden &&"
+        " !(e.innerText || '').trim() && !e.getAttribute('aria-label') && !(e.labels ?? []).length)"
+        ".map((e) => e.outerHTML)"
+    )
+    assert unnamed == []
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.className") == "skip"
