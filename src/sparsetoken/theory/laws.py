@@ -18,7 +18,12 @@ from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task
 from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
 from sparsetoken.theory.replicates import REPLICATES
-from sparsetoken.theory.token_law import draw_tokens, exponential_sums
+from sparsetoken.theory.token_law import (
+    Tail,
+    draw_tokens,
+    draw_weighted_tokens,
+    exponential_sums,
+)
 
 __all__ = [
     "LAWS",
@@ -178,13 +183,18 @@ def _two_points(task: Task, shift: float, scale: float, dimension_ratio: float =
 
 
 @lru_cache(maxsize=64)
-def attention_law(task: Task, query: Query, log2_points: int, seed: int = 0) -> FeatureLaw:
+def attention_law(
+    task: Task, query: Query, log2_points: int, seed: int = 0, *, rare: bool = False
+) -> FeatureLaw:
     """Return the law of attention features, by 2^log2_points points a class and replicate.
 
     Kept for repeated calls. The same seed gives the same points whatever the query, so that curves
-    are smooth.
+    are smooth. The points of a `rare` law reach to where positives look like negatives and the
+    other way round: low informative tokens, and high ones of the others.
     """
-    parts = [_replicate(task, query, log2_points, (seed, index)) for index in range(REPLICATES)]
+    parts = [
+        _replicate(task, query, log2_points, (seed, index), rare) for index in range(REPLICATES)
+    ]
     along, across, scale, label, weight = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
@@ -200,29 +210,37 @@ def attention_law(task: Task, query: Query, log2_points: int, seed: int = 0) -> 
 
 
 def _replicate(
-    task: Task, query: Query, log2_points: int, seed: tuple[int, int]
+    task: Task, query: Query, log2_points: int, seed: tuple[int, int], rare: bool
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return c_q, c_e, S, y and weights of one replicate, positives first."""
-    count = 2**log2_points
     shift = query.sharpness * task.strength * query.alignment
-    groups = {+1: (task.informative, task.length - task.informative), -1: (0, task.length)}
-    amplitude, along_noise, scale = [], [], []
-    for label, counts in groups.items():
-        mild = query.sharpness < MILD_SHARPNESS
-        tokens = draw_tokens(counts, log2_points, (*seed, label + 1), mean_first=mild)
-        a, b, s = exponential_sums(tokens, query.sharpness, (shift, 0.0)).softmax_triple()
-        amplitude.append(a)
-        along_noise.append(b)
-        scale.append(s)
-    strength = task.strength * np.concatenate(amplitude)
-    across = np.sqrt(1 - query.alignment**2)
-    rates = np.repeat([task.positive_rate, 1 - task.positive_rate], count) / count
+    mild = query.sharpness < MILD_SHARPNESS
+    triples, weights = [], []
+    for label, informative, rate in (
+        (1, task.informative, task.positive_rate),
+        (-1, 0, 1 - task.positive_rate),
+    ):
+        counts, stream = (informative, task.length - informative), (*seed, label + 1)
+        if rare:
+            tail: Tail = "low" if label == 1 else "high"
+            tokens, weight = draw_weighted_tokens(
+                counts, log2_points, stream, tail, mean_first=mild
+            )
+        else:
+            tokens = draw_tokens(counts, log2_points, stream, mean_first=mild)
+            weight = np.ones(2**log2_points)
+        triples.append(exponential_sums(tokens, query.sharpness, (shift, 0.0)).softmax_triple())
+        weights.append(rate / weight.sum() * weight)
+    amplitude, along_noise, scale = (
+        np.concatenate(column) for column in zip(*triples, strict=True)
+    )
+    strength = task.strength * amplitude
     return (
-        query.alignment * strength + np.concatenate(along_noise),
-        across * strength,
-        np.concatenate(scale),
-        np.repeat([1.0, -1.0], count),
-        rates,
+        query.alignment * strength + along_noise,
+        np.sqrt(1 - query.alignment**2) * strength,
+        scale,
+        np.repeat([1.0, -1.0], 2**log2_points),
+        np.concatenate(weights),
     )
 
 
@@ -241,12 +259,15 @@ class ClassifierLaw:
         Whether it can only be used on sequences of the length it was trained on.
     exact : bool
         Whether the law has the same few points whatever their wanted number.
+    make_rare : callable, optional
+        The same as `make` with points that reach to where rare errors come from.
     """
 
     make: Callable[[Task, Query | None, int, int], FeatureLaw]
     takes_query: bool = False
     fixed_length: bool = False
     exact: bool = True
+    make_rare: Callable[[Task, Query | None, int, int], FeatureLaw] | None = None
 
 
 def _attention(task: Task, query: Query | None, log2_points: int, seed: int) -> FeatureLaw:
@@ -254,9 +275,16 @@ def _attention(task: Task, query: Query | None, log2_points: int, seed: int) -> 
     return attention_law(task, query, log2_points, seed)
 
 
+def _rare_attention(task: Task, query: Query | None, log2_points: int, seed: int) -> FeatureLaw:
+    assert query is not None
+    return attention_law(task, query, log2_points, seed, rare=True)
+
+
 # Everything else in the package that names classifiers takes the names from here.
 LAWS: dict[str, ClassifierLaw] = {
-    "attention": ClassifierLaw(_attention, takes_query=True, exact=False),
+    "attention": ClassifierLaw(
+        _attention, takes_query=True, exact=False, make_rare=_rare_attention
+    ),
     "pooled": ClassifierLaw(lambda task, *_: pooled_law(task)),
     "vectorised": ClassifierLaw(lambda task, *_: vectorised_law(task), fixed_length=True),
 }
