@@ -37,8 +37,9 @@ LAST_SIZE = 14
 COARSER = 3
 LAST_COARSE = 9
 
-# An error below the tolerance is wanted to this relative accuracy, from so many points of a law
-# that reaches into the tails; if fewer than these carry it, others may be missing.
+# An error below the tolerance, and below this, is wanted to a relative accuracy, from so many points
+# of a law that reaches into the tails; if fewer than these carry it, others may be missing.
+RARE = 1e-3
 RARE_ACCURACY = 0.05
 RARE_SIZES = range(9, 13)
 FEW_POINTS = 30
@@ -266,7 +267,7 @@ class _Path:
         if self.at is not None:
             tested = feature_law(self.at, self.classifier, query, size, seed=1)
         error = _test_error(readout, tested)
-        if error.value + error.bar < self.tolerance and readout.solution.converged:
+        if error.value + error.bar < min(self.tolerance, RARE) and readout.solution.converged:
             error = self._rare_error(readout, task if self.at is None else self.at, query, error)
         return _summary(readout, error, query)
 
