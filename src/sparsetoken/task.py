@@ -1,4 +1,4 @@
-"""The frozen objects that describe a problem: `Task`, `Training` and `Query`.
+"""The frozen objects that describe a problem: `Task`, `Training`, `Query` and `Step`.
 
 Theory and simulation take exactly these objects and nothing else. Field names are those of the
 notation table in the README; every field carries a one-line description, which the command line
@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, dataclass_transform
 from sparsetoken import validation
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Query", "Task", "Training", "vary"]
+__all__ = ["Query", "Step", "Task", "Training", "vary"]
 
 _Class = TypeVar("_Class")
 
@@ -146,6 +146,27 @@ class Query(_Settings):
             alignment=validation.real("alignment", self.alignment, low=-1, high=1),
             sharpness=validation.real("sharpness", self.sharpness, low=0),
         )
+
+
+@_settings
+class Step(_Settings):
+    """One step of gradient descent of query, readout and bias together, on a fresh batch.
+
+    A rate of 0 leaves its parameter alone.
+    """
+
+    alpha: float = _described("samples in the batch, per dimension (α = n/d)")
+    readout_step: float = _described("learning rate of the readout (η_w)")
+    bias_step: float = _described("learning rate of the bias (η_b)")
+    query_step: float = _described("learning rate of the query (η_q)")
+    inverse_temperature: float = _described("inverse temperature of the softmax (β)", default=1.0)
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "inverse_temperature"):
+            value = validation.real(name, getattr(self, name), low=0, inclusive=False)
+            self._store(**{name: value})
+        for name in ("readout_step", "bias_step", "query_step"):
+            self._store(**{name: validation.real(name, getattr(self, name), low=0)})
 
 
 def vary(name: str, value: Any, *settings: _Settings | None) -> tuple[Any, ...]:

@@ -27,6 +27,8 @@ __all__ = [
     "draw_tokens",
     "draw_weighted_tokens",
     "exponential_sums",
+    "rest_sums",
+    "truncated_moment",
 ]
 
 Tail = Literal["low", "high"]
@@ -200,7 +202,7 @@ def exponential_sums(
         square += np.einsum("ij,ij->i", weights, weights)
         if group.rest:
             level = np.exp(sharpness * group.values[:, -1] + shift - peak)
-            zeroth_rest, first_rest, square_rest = _rest_sums(group, sharpness)
+            zeroth_rest, first_rest, square_rest = rest_sums(group, sharpness)
             group_mass += level * zeroth_rest
             first += level * first_rest
             square += level**2 * square_rest
@@ -208,20 +210,27 @@ def exponential_sums(
     return ExponentialSums(peak, mass[0], mass[0] + mass[1], first, square)
 
 
-def _rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]:
+def truncated_moment(t: Array, a: float, degree: int) -> Array:
+    """Return E[u^degree exp(a(u - t)) | u < t] for a standard normal u and degree 0, 1 or 2.
+
+    E[exp(a(u - t)); u < t] = φ(t) m(a - t) with Mills' ratio m(x) = √(π/2) erfcx(x/√2), and factors
+    u come by differentiating in a.
+    """
+    density = np.exp(-0.5 * t**2) / (np.sqrt(2 * np.pi) * ndtr(t))
+    mills = np.sqrt(np.pi / 2) * erfcx((a - t) / np.sqrt(2))
+    factors = (mills, a * mills - 1, (1 + a**2) * mills - (a + t))
+    return np.asarray(density * factors[degree])
+
+
+def rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]:
     """Return the sums of e, u e and e² over the rest, e = exp(κ(u - t)), t the smallest value kept.
 
-    With a = jκ: E[exp(a(u - t)); u < t] = φ(t) m(a - t) with Mills' ratio m(x) = √(π/2) erfcx(x/√2),
-    and factors u come by differentiating in a.
+    They are drawn as normals with the exact mean and covariance.
     """
     t = group.values[:, -1]
-    density = np.exp(-0.5 * t**2) / (np.sqrt(2 * np.pi) * ndtr(t))
 
     def moment(power: int, degree: int) -> Array:
-        a = power * sharpness
-        mills = np.sqrt(np.pi / 2) * erfcx((a - t) / np.sqrt(2))
-        factors = (mills, a * mills - 1, (1 + a**2) * mills - (a + t))
-        return np.asarray(density * factors[degree])
+        return truncated_moment(t, power * sharpness, degree)
 
     mean = [moment(1, 0), moment(1, 1), moment(2, 0)]
     second = {
