@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sparsetoken.numerics.solution import Solution, Status
     from sparsetoken.planning.forecast import Forecast, forecast
     from sparsetoken.records import Curve
+    from sparsetoken.simulation.descent import DescentTrials, simulate_descent
     from sparsetoken.simulation.message_passing import (
         LearntDirection,
         MessagePassing,
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
     from sparsetoken.sweeps.run import run_cells, run_sweep
     from sparsetoken.sweeps.spec import Study, read_study
     from sparsetoken.sweeps.store import Store
-    from sparsetoken.task import Query, Task, Training
+    from sparsetoken.task import Query, Step, Task, Training
     from sparsetoken.theory.alignment import Alignment, align
     from sparsetoken.theory.capacity import Capacity, capacity
+    from sparsetoken.theory.descent import DescentState, descend
     from sparsetoken.theory.floor import Floor, HardPhase, floor, floor_curve, hard_phase
     from sparsetoken.theory.oracle import Oracle, RequiredStrength, oracle, required_strength
     from sparsetoken.theory.prediction import Prediction, curve, predict
@@ -85,6 +87,7 @@ _HOMES = {
     ),
     "numerics.solution": ("Solution", "Status"),
     "records": ("Curve",),
+    "simulation.descent": ("DescentTrials", "simulate_descent"),
     "simulation.message_passing": (
         "LearntDirection",
         "MessagePassing",
@@ -97,9 +100,10 @@ _HOMES = {
     "sweeps.run": ("run_cells", "run_sweep"),
     "sweeps.spec": ("Study", "read_study"),
     "sweeps.store": ("Store",),
-    "task": ("Query", "Task", "Training"),
+    "task": ("Query", "Step", "Task", "Training"),
     "theory.alignment": ("Alignment", "align"),
     "theory.capacity": ("Capacity", "capacity"),
+    "theory.descent": ("DescentState", "descend"),
     "theory.floor": ("Floor", "HardPhase", "floor", "floor_curve", "hard_phase"),
     "theory.oracle": ("Oracle", "RequiredStrength", "oracle", "required_strength"),
     "theory.prediction": ("Prediction", "curve", "predict"),
@@ -113,6 +117,8 @@ __all__ = [
     "Capacity",
     "Comparison",
     "Curve",
+    "DescentState",
+    "DescentTrials",
     "DigitBags",
     "ElementwiseAttentionClassifier",
     "Floor",
@@ -133,6 +139,7 @@ __all__ = [
     "Simulation",
     "Solution",
     "Status",
+    "Step",
     "Store",
     "Study",
     "Task",
@@ -146,6 +153,7 @@ __all__ = [
     "check_loss",
     "compare",
     "curve",
+    "descend",
     "digit_bags",
     "features",
     "fit_readout",
@@ -169,6 +177,7 @@ __all__ = [
     "sample",
     "separability",
     "simulate",
+    "simulate_descent",
     "simulate_message_passing",
     "train",
     "unregister_loss",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from sparsetoken import __version__
+from sparsetoken.cli.descend import descend
 from sparsetoken.cli.explore import explore
 from sparsetoken.cli.floor import floor
 from sparsetoken.cli.reproduce import reproduce
@@ -43,5 +44,9 @@ def main() -> None:
     """Find weak signals in a few tokens: exact theory, simulation and estimators."""
 
 
-for command in (predict, align, capacity, oracle, floor, simulate, sweep, reproduce, explore):
+_COMMANDS = (
+    *(predict, align, capacity, oracle, floor, descend),
+    *(simulate, sweep, reproduce, explore),
+)
+for command in _COMMANDS:
     main.add_command(command)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparsetoken.cli.options import field_options, json_option, read_fields, read_task, task_options
+from sparsetoken.cli.options import json_option, read_step, read_task, step_options, task_options
 from sparsetoken.cli.output import (
     check_picture,
     print_curve,
@@ -27,9 +27,7 @@ __all__ = ["descend"]
 _TITLE = "joint descent"
 _DRAWN = ("test_error", "alignment", "readout_cosine")
 _NOT_IN_TABLE = tuple(
-    name + suffix
-    for name in ("query_norm", "readout_norm", "bias")
-    for suffix in ("", UNCERTAINTY)
+    name + suffix for name in ("query_norm", "readout_norm", "bias") for suffix in ("", UNCERTAINTY)
 )
 _WORDS = """\b
 Words in the table:
@@ -42,7 +40,7 @@ Words in the table:
 
 @click.command(epilog=_WORDS)
 @task_options
-@field_options(Step)
+@step_options
 @click.option("--steps", type=int, default=6, show_default=True, help="How many equal steps.")
 @click.option(
     "--schedule",
@@ -93,7 +91,7 @@ def descend(
             title = f"simulation, d = {dimension}, {trials} trials"
             print_curve(title, simulated, hidden=hidden)
     if plot is not None:
-        _draw(plot, found, simulated)
+        _draw(plot, schedule, found, simulated)
 
 
 def _schedule(options: dict[str, Any]) -> list[Step]:
@@ -104,7 +102,7 @@ def _schedule(options: dict[str, Any]) -> list[Step]:
         count = options["steps"]
         if count < 1:
             raise ParameterError("steps", count, "an integer >= 1")
-        return [read_fields(Step, options)] * count
+        return [read_step(options)] * count
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
@@ -136,7 +134,10 @@ def _simulated(
 
 
 def _draw(
-    path: Path, found: "Curve[DescentState]", simulated: "Curve[DescentTrials] | None"
+    path: Path,
+    schedule: Sequence[Step],
+    found: "Curve[DescentState]",
+    simulated: "Curve[DescentTrials] | None",
 ) -> None:
     from sparsetoken.plotting import (
         caption,
@@ -155,11 +156,11 @@ def _draw(
         draw_band(axes, found.values, found.column(name), bars, look_of(look))
         if simulated:
             errors = [trial.uncertainty[name] or 0.0 for trial in simulated]
-            draw_simulation(
-                axes, simulated.values, simulated.column(name), errors, look_of(look)
-            )
+            draw_simulation(axes, simulated.values, simulated.column(name), errors, look_of(look))
         axes.set(xlabel="step", ylabel=named(name))
     settings = dict((simulated or found).settings)
+    if len(set(schedule)) == 1:
+        settings |= schedule[0].to_dict()
     trials = simulated[0].trials if simulated else None
     figure.suptitle(caption("Joint descent", settings, trials), fontsize=6, wrap=True)
     save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from sparsetoken import validation
-from sparsetoken.task import Query, Task, Training
+from sparsetoken.task import Query, Step, Task, Training
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -19,9 +19,11 @@ __all__ = [
     "query_options",
     "read_at",
     "read_query",
+    "read_step",
     "read_task",
     "read_training",
     "refuse_curve_options",
+    "step_options",
     "task_options",
     "training_options",
 ]
@@ -38,6 +40,8 @@ _DEFAULTS: dict[str, Any] = {
     "alpha1": 4.0,
     "query_step": 20.0,
 }
+# Steps small enough that the classifier does not overshoot at once.
+_STEP_DEFAULTS = {"alpha": 2.0, "readout_step": 1.0, "bias_step": 0.5, "query_step": 2.0}
 _WHOLE = ("length", "informative")
 
 
@@ -46,13 +50,17 @@ def _sentence(text: str) -> str:
 
 
 def _field_options(
-    settings: type, prefix: str = "", optional: bool = False, note: str = ""
+    settings: type,
+    prefix: str = "",
+    optional: bool = False,
+    note: str = "",
+    defaults: Mapping[str, Any] = _DEFAULTS,
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds an option for every field, named after it."""
 
     def decorate(function: Function) -> Function:
         for item in reversed(fields(settings)):
-            default = None if optional else _DEFAULTS.get(item.name, item.default)
+            default = None if optional else defaults.get(item.name, item.default)
             function = click.option(
                 f"--{prefix}{item.name.replace('_', '-')}",
                 type={int: int, float: float, str: str}[item.type],
@@ -68,6 +76,7 @@ def _field_options(
 task_options = _field_options(Task)
 training_options = _field_options(Training)
 query_options = _field_options(Query, optional=True)
+step_options = _field_options(Step, defaults=_STEP_DEFAULTS)
 at_options = _field_options(Task, prefix="at-", optional=True, note=", at test time instead")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
@@ -141,6 +150,11 @@ def read_task(options: dict[str, Any]) -> Task:
 def read_training(options: dict[str, Any]) -> Training:
     """Return the training that the options describe."""
     return Training.from_dict(_picked(options, Training))
+
+
+def read_step(options: dict[str, Any]) -> Step:
+    """Return the step that the options describe."""
+    return Step.from_dict(_picked(options, Step))
 
 
 def read_query(options: dict[str, Any]) -> Query | None:

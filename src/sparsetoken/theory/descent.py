@@ -30,8 +30,8 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["AMPLIFIED", "DescentState", "descend"]
 
-# From this growth of small deviations on, a path is one of many.
-AMPLIFIED = 30.0
+# From this growth of small deviations on, trials of usual dimensions part from the limit.
+AMPLIFIED = 5.0
 
 _FIRST_SIZE = 8
 _LAST_SIZE = 13
