@@ -1,11 +1,15 @@
 """compare() and the metrics."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from bags import equal_bags, make_bags
 from matplotlib.figure import Figure
-from sklearn.model_selection import ShuffleSplit
-from sklearn.preprocessing import StandardScaler
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from sparsetoken import ParameterError
 from sparsetoken.estimators import (
@@ -13,18 +17,21 @@ from sparsetoken.estimators import (
     PooledClassifier,
     TokenWise,
     compare,
+    comparison,
     localisation_score,
     mask_tokens,
 )
 from sparsetoken.estimators.metrics import concentration
 
-QUICK = {"attention": AttentionClassifier(tied=True, sharpness=2.0, max_iter=20)}
+QUICK = {"attention": AttentionClassifier(refine=True, tied=True, sharpness=2.0, ridge=0.01)}
 
 
 def test_attention_pays_where_the_signal_is_sparse() -> None:
     X, y, _ = equal_bags(length=20, strength=5.0)
     found = compare(X, y, cv=4, classifiers=QUICK)
-    assert [row.name for row in found.rows] == ["pooled", "max-pooled", "vectorised", "attention"]
+    assert [row.name for row in found.rows] == [
+        *("pooled", "max-pooled", "mean|max|min", "kernel mean", "vectorised", "attention")
+    ]
     pooled = found.differences[0]
     assert pooled.difference < -2 * pooled.standard_error
     assert found.attended_tokens < 6
@@ -44,13 +51,74 @@ def test_attention_does_not_pay_where_all_tokens_carry_the_signal() -> None:
 
 def test_advice_names_the_best_rival() -> None:
     X, y, _ = equal_bags(length=20, strength=5.0)
-    never = {"max-pooled": PooledClassifier(ridge=1e6), "vectorised": PooledClassifier(ridge=1e6)}
+    never: dict[str, Any] = {
+        "max-pooled": PooledClassifier(ridge=1e6),
+        "vectorised": PooledClassifier(ridge=1e6),
+        "mean|max|min": None,
+        "kernel mean": None,
+    }
     found = compare(X, y, cv=4, classifiers=QUICK | never)
     assert found.advice.startswith("Attention pays: its error is")
     assert "below that of pooled" in found.advice
     blind = {"attention": AttentionClassifier(refine=False, sharpness=0.0, ridge=1e6)}
     worse = compare(X, y, cv=4, classifiers=blind)
     assert worse.advice.startswith("Attention does not pay")
+
+
+def test_rare_classes_are_ranked_not_counted() -> None:
+    X, y, _ = equal_bags(count=600, length=10, strength=5.0)
+    rare = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:30]]
+    found = compare(X[rare], y[rare], cv=3, repeats=1, classifiers=QUICK)
+    assert found.scoring == ("auc", "average_precision")
+    assert "1 - auc" in str(found)
+    pooled, attention = found.rows[0], found.rows[-1]
+    assert attention.scores["auc"][0] > pooled.scores["auc"][0] + 0.05
+    assert attention.error == pytest.approx(1 - attention.scores["auc"][0])
+    assert found.table[0]["auc_uncertainty"] == pooled.scores["auc"][1]
+
+
+def test_groups_scoring_and_jobs() -> None:
+    X, y, _ = equal_bags(count=90)
+    groups = np.arange(90) // 3
+    search = GridSearchCV(QUICK["attention"], {"ridge": [0.01, 0.1]}, cv=2)
+    options: dict[str, Any] = {
+        "cv": 3,
+        "repeats": 1,
+        "groups": groups,
+        "scoring": ["balanced_accuracy", "auc"],
+        "classifiers": {
+            "attention": search,
+            "kernel mean": None,
+            "logistic": make_pipeline(FunctionTransformer(_mean), LogisticRegression()),
+        },
+    }
+    one, two = compare(X, y, **options), compare(X, y, **options, n_jobs=2)
+    assert one.scoring == ("balanced_accuracy", "auc")
+    assert "kernel mean" not in [row.name for row in one.rows]
+    assert [row.error for row in one.rows] == [row.error for row in two.rows]
+    for train, test in comparison._folds(3, 2, X, y, groups, 0):
+        assert not set(groups[train]) & set(groups[test])
+
+
+def _mean(X: np.ndarray) -> np.ndarray:
+    return X.mean(axis=1)
+
+
+def test_fewer_coefficients_are_simpler() -> None:
+    X, y, _ = equal_bags(count=60, strength=0.0)
+    found = compare(X, y, cv=3, repeats=1, classifiers=QUICK | {"kernel mean": None})
+    counts = {row.name: row.coefficients for row in found.rows}
+    assert counts == {
+        "pooled": 6,
+        "max-pooled": 6,
+        "mean|max|min": 16,
+        "vectorised": 31,
+        "attention": 6,
+    }
+    if "prefer" in found.advice:
+        preferred = found.advice.split("prefer ")[1].split(",")[0]
+        rival = found.advice.split(" and ")[1].split(" are ")[0]
+        assert counts[preferred] < max(counts[rival], counts["attention"])
 
 
 def test_standard_errors_are_those_of_nadeau_and_bengio() -> None:

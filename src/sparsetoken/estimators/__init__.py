@@ -4,6 +4,7 @@ from sparsetoken.estimators.attention import AttentionClassifier, ElementwiseAtt
 from sparsetoken.estimators.comparison import Comparison, compare
 from sparsetoken.estimators.datasets import DigitBags, digit_bags
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
+from sparsetoken.estimators.localisation import explain, free_response_curve, plot_attention
 from sparsetoken.estimators.metrics import localisation_score
 from sparsetoken.estimators.sequences import mask_tokens
 from sparsetoken.estimators.tokenwise import TokenWise
@@ -18,6 +19,9 @@ __all__ = [
     "VectorisedClassifier",
     "compare",
     "digit_bags",
+    "explain",
+    "free_response_curve",
     "localisation_score",
     "mask_tokens",
+    "plot_attention",
 ]

@@ -1,5 +1,6 @@
 """What all classifiers of sequences share: input, labels, weights, one against the rest."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from sklearn.utils.validation import (
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.labelled import LabelledSequences
-from sparsetoken.estimators.sequences import Block, Sequences, as_sequences
+from sparsetoken.estimators.sequences import Block, Sequences, as_sequences, looks_transposed
 from sparsetoken.losses import get_loss, loss_names
 from sparsetoken.validation import ParameterError, choice, integer, real
 
@@ -152,8 +153,15 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> float:
         """Return the share of sequences whose class is predicted rightly."""
-        right = self.predict(X, mask) == np.asarray(y)
-        return float(np.average(right, weights=sample_weight))
+        predicted = self.predict(X, mask)
+        if y is None:
+            raise ParameterError("y", None, f"{len(predicted)} labels")
+        labels = np.asarray(y)
+        if labels.shape != predicted.shape:
+            raise ParameterError(
+                "shape of y", labels.shape, f"({len(predicted)},), a label a sample"
+            )
+        return float(np.average(predicted == labels, weights=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -216,12 +224,20 @@ def sequences_of(estimator: Any, X: Any, mask: Any, *, reset: bool) -> Sequences
     """Return the input as Sequences, and set or compare the number of features."""
     length = getattr(estimator, "length", None)
     factor = length or 1
+    X = _column_as_list(X)
     if not _is_three_dimensional(X):
         if mask is not None or np.ma.is_masked(X):
             raise ParameterError("mask", type(mask).__name__, "none unless X is a 3-D array")
         X = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
         return as_sequences(X, length=length)
     sequences = as_sequences(X, mask)
+    if reset and isinstance(X, np.ndarray) and mask is None and looks_transposed(X):
+        warnings.warn(
+            f"X of shape {X.shape} is read as (samples, tokens, dimension), and looks like (samples, "
+            "channels, time): give X.transpose(0, 2, 1) if it is",
+            UserWarning,
+            stacklevel=3,
+        )
     if reset:
         vars(estimator).pop("feature_names_in_", None)
         estimator.n_features_in_ = factor * sequences.dimension
@@ -232,6 +248,18 @@ def sequences_of(estimator: Any, X: Any, mask: Any, *, reset: bool) -> Sequences
             f"{estimator.n_features_in_ // factor}, as in fit",
         )
     return sequences
+
+
+def _column_as_list(X: Any) -> Any:
+    """Return a data frame's column of arrays as a list of arrays; anything else as it is."""
+    if type(X).__module__.split(".")[0] not in ("pandas", "polars"):
+        return X
+    if hasattr(X, "columns"):
+        if len(X.columns) != 1:
+            return X
+        X = X[X.columns[0]]
+    items = X.to_list()
+    return [np.asarray(item) for item in items] if np.ndim(items[0]) > 0 else X
 
 
 def _is_three_dimensional(X: Any) -> bool:

@@ -27,7 +27,7 @@ from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Sequences, StackedSequences
 from sparsetoken.losses import Loss
 
-__all__ = ["Candidate", "Wishes", "choose", "choose_ridge"]
+__all__ = ["Candidate", "Wishes", "choose", "choose_ridge", "whitening_pays"]
 
 SHARPNESS_GRID = (1.0, 2.0, 4.0)
 LINEAR_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -111,6 +111,30 @@ def choose(
     return _simplest_good(candidates, some.weights, folds.units), candidates
 
 
+def whitening_pays(
+    labelled: LabelledSequences,
+    for_query: LabelledSequences | None,
+    plain: Scaler,
+    white: Scaler,
+    settings: HeadSettings,
+) -> bool:
+    """Whether the two-step query has a lower held-out loss with whitened tokens, beyond noise.
+
+    Directions that all tokens share are what the two-step query stumbles over.
+    """
+    some = labelled.thinned(_most_samples(labelled.sequences), least_of_class=50)
+    folds = some.folds(FOLDS)
+    if folds is None:
+        return False
+    wishes = Wishes(("two-step",), "auto", "auto")
+    as_is, mixed = (
+        _Validation(some, for_query, folds, scaler, settings).candidate("two-step", wishes)
+        for scaler in (plain, white)
+    )
+    excess, error = _paired(as_is, mixed, some.weights, folds.units)
+    return excess > error
+
+
 def _most_samples(sequences: Sequences) -> int:
     per_sample = 4 * sequences.dimension * float(np.mean(sequences.lengths))
     return int(min(MOST_SAMPLES, max(COPY_BYTES / per_sample, 100)))
@@ -120,13 +144,19 @@ def _simplest_good(candidates: list[Candidate], weights: Array, units: Array) ->
     """Return the first candidate within one standard error of the best."""
     best = min(candidates, key=lambda candidate: candidate.loss)
     for candidate in candidates:
-        gaps = weights * (candidate.losses - best.losses)
-        excess = gaps.sum()
-        # Copies of a sample are no independent evidence.
-        by_unit = np.bincount(units, gaps - excess * weights)
-        if excess <= np.sqrt(np.sum(by_unit**2)):
+        excess, error = _paired(candidate, best, weights, units)
+        if excess <= error:
             return candidate.plan
     return best.plan
+
+
+def _paired(one: Candidate, other: Candidate, weights: Array, units: Array) -> tuple[float, float]:
+    """Return by how much one's loss exceeds the other's, and the standard error of that."""
+    gaps = weights * (one.losses - other.losses)
+    excess = float(gaps.sum())
+    # Copies of a sample are no independent evidence.
+    by_unit = np.bincount(units, gaps - excess * weights)
+    return excess, float(np.sqrt(np.sum(by_unit**2)))
 
 
 def choose_ridge(

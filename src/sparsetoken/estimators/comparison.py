@@ -1,26 +1,32 @@
-"""Does attention pay on these data? Cross-validated errors, side by side."""
+"""Does attention pay on these data? Cross-validated scores, side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.model_selection import RepeatedStratifiedKFold, check_cv
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics import average_precision_score, get_scorer, roc_auc_score
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedGroupKFold, check_cv
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention import AttentionClassifier
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
+from sparsetoken.estimators.localisation import draw_attention, explain
 from sparsetoken.estimators.metrics import concentration
 from sparsetoken.estimators.sequences import Sequences, as_sequences
-from sparsetoken.plotting import LOOKS, Look, new_figure, styled
-from sparsetoken.plotting.style import SERIES
+from sparsetoken.estimators.tokenwise import TokenWise
 from sparsetoken.validation import ParameterError, integer
 
 __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference", "compare"]
 
 EXAMPLES_SHOWN = 12
+# A class rarer than this makes accuracy say little: ranking is scored instead.
+RARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -31,13 +37,19 @@ class ComparisonRow:
     ----------
     name : str
     error, standard_error : float
+        One minus the first score, its mean over folds.
     errors : array of shape (folds,)
+    scores : dict from the name of a score to (mean, standard error)
+    coefficients : int or None
+        How many numbers the classifier has fitted, if it tells.
     """
 
     name: str
     error: float
     standard_error: float
     errors: Array
+    scores: Mapping[str, tuple[float, float]]
+    coefficients: int | None
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,8 @@ class Comparison:
     rows : tuple of ComparisonRow
     differences : tuple of PairedDifference
         Attention minus each of the others; negative where attention is better.
+    scoring : tuple of str
+        The scores; the first decides.
     sharpness : float
         Spread of log-attention within a sequence, the mean over test folds; 0 is pooling.
     attended_tokens : float
@@ -78,6 +92,7 @@ class Comparison:
 
     rows: tuple[ComparisonRow, ...]
     differences: tuple[PairedDifference, ...]
+    scoring: tuple[str, ...]
     sharpness: float
     attended_tokens: float
     mean_length: float
@@ -85,21 +100,29 @@ class Comparison:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """One dict a classifier: name, error, its standard error, and attention's difference."""
+        """One dict a classifier: error and scores with standard errors, attention's difference."""
         differences = {entry.name: entry for entry in self.differences}
         table = []
         for row in self.rows:
             entry = differences.get(row.name)
-            table.append(
-                {
-                    "classifier": row.name,
-                    "error": row.error,
-                    "standard_error": row.standard_error,
-                    "attention_minus_it": entry.difference if entry else None,
-                    "difference_standard_error": entry.standard_error if entry else None,
-                }
-            )
+            line: dict[str, Any] = {
+                "classifier": row.name,
+                "error": row.error,
+                "error_uncertainty": row.standard_error,
+            }
+            for name, (mean, error) in row.scores.items():
+                line |= {name: mean, f"{name}_uncertainty": error}
+            line |= {
+                "attention_minus_it": entry.difference if entry else None,
+                "attention_minus_it_uncertainty": entry.standard_error if entry else None,
+                "coefficients": row.coefficients,
+            }
+            table.append(line)
         return table
+
+    @property
+    def _measure(self) -> str:
+        return "error" if self.scoring[0] == "accuracy" else f"1 - {self.scoring[0]}"
 
     @property
     def advice(self) -> str:
@@ -111,37 +134,68 @@ class Comparison:
             f"it looks at {self.attended_tokens:.1f} of {self.mean_length:.1f} tokens on average"
         )
         if paired.difference < -2 * paired.standard_error:
-            return f"Attention pays: its error is {gap} below that of {rival.name}, and {focus}."
+            return (
+                f"Attention pays: its {self._measure} is {gap} below that of {rival.name}, and "
+                f"{focus}."
+            )
         if paired.difference > 2 * paired.standard_error:
             return (
-                f"Attention does not pay: its error is {gap} above that of {rival.name}; use that."
+                f"Attention does not pay: its {self._measure} is {gap} above that of {rival.name}; "
+                "use that."
             )
+        return f"No clear difference: attention and {rival.name} are {gap} apart; " + (
+            self._simpler(rival) + "bring more data."
+        )
+
+    def _simpler(self, rival: ComparisonRow) -> str:
+        """Return whom to prefer for having fewer coefficients, if that is known."""
+        own, other = self.rows[-1].coefficients, rival.coefficients
+        if own is None or other is None or own == other:
+            return ""
+        name = "attention" if own < other else rival.name
         return (
-            f"No clear difference: attention and {rival.name} are {gap} apart; prefer {rival.name}, "
-            "which is simpler, or bring more data."
+            f"prefer {name}, which has fewer coefficients ({min(own, other)} against "
+            f"{max(own, other)}), or "
         )
 
     def __str__(self) -> str:
-        lines = [f"{'classifier':<12} {'error':>15}   {'attention minus it':>18}"]
-        for row in self.table:
-            error = f"{row['error']:.3f} ± {row['standard_error']:.3f}"
-            gap = ""
-            if row["attention_minus_it"] is not None:
-                gap = f"{row['attention_minus_it']:+.3f} ± {row['difference_standard_error']:.3f}"
-            lines.append(f"{row['classifier']:<12} {error:>15}   {gap:>18}".rstrip())
+        width = max(len(row.name) for row in self.rows)
+        width = max(width, len("classifier"))
+        others = self.scoring[1:]
+        head = [f"{'classifier':<{width}}", f"{self._measure:>15}"]
+        head += [f"{name:>17}" for name in others]
+        lines = ["  ".join([*head, f"{'attention minus it':>18}"])]
+        differences = {entry.name: entry for entry in self.differences}
+        for row in self.rows:
+            cells = [
+                f"{row.name:<{width}}",
+                f"{row.error:.3f} ± {row.standard_error:.3f}".rjust(15),
+            ]
+            cells += [f"{row.scores[n][0]:.3f} ± {row.scores[n][1]:.3f}".rjust(17) for n in others]
+            entry = differences.get(row.name)
+            if entry is not None:
+                cells.append(f"{entry.difference:+.3f} ± {entry.standard_error:.3f}".rjust(18))
+            lines.append("  ".join(cells))
         lines.append(f"sharpness {self.sharpness:.2f}, attended tokens {self.attended_tokens:.2f}")
         lines.append(self.advice)
         return "\n".join(lines)
 
-    @styled
     def plot(self, figure: Any = None) -> Any:
         """Draw the errors, and the attention in sequences of the test folds; return the figure."""
+        from sparsetoken.plotting import styled
+
+        return styled(self._draw)(figure)
+
+    def _draw(self, figure: Any) -> Any:
+        from sparsetoken.plotting import LOOKS, new_figure
+        from sparsetoken.plotting.style import SERIES
+
         if figure is None:
             figure, (left, right) = new_figure(columns=2)
         else:
             left, right = figure.subplots(1, 2)
         for position, row in enumerate(self.rows):
-            look = _look(row.name, position)
+            look = LOOKS[row.name] if row.name in LOOKS else SERIES[position % len(SERIES)]
             left.errorbar(
                 row.error,
                 position,
@@ -153,9 +207,18 @@ class Comparison:
         left.set_yticks(range(len(self.rows)), [row.name for row in self.rows])
         left.set_ylim(len(self.rows) - 0.5, -0.5)
         left.set_xlim(left=0)
-        left.set_xlabel("cross-validated error ± standard error")
-        _draw_attention(right, self.examples)
+        left.set_xlabel(f"cross-validated {self._measure} ± standard error")
+        labels = [
+            f"{example.label}"
+            + ("" if example.label == example.predicted else f" (as {example.predicted})")
+            for example in self.examples
+        ]
+        draw_attention(right, [example.attention for example in self.examples], labels)
+        right.set_ylabel("class of a test sequence")
         return figure
+
+
+Scorer = Callable[[Any, Any, Array], float]
 
 
 def compare(
@@ -164,11 +227,14 @@ def compare(
     *,
     cv: Any = 5,
     repeats: int = 2,
+    groups: Any = None,
+    scoring: Any = None,
     transformer: Any = None,
     classifiers: Mapping[str, Any] | None = None,
+    n_jobs: int | None = None,
     random_state: int | None = 0,
 ) -> Comparison:
-    """Compare attention with pooled, max-pooled and vectorised classifiers by cross-validation.
+    """Compare attention with pooling, a kernel mean and a vectorised classifier.
 
     Parameters
     ----------
@@ -178,10 +244,19 @@ def compare(
         An int is the number of stratified folds.
     repeats : int, default 2
         How often to repeat the folds with another shuffle, if `cv` is an int.
+    groups : array of shape (n,), optional
+        Samples of one group are never on both sides of a fold.
+    scoring : name, list of names or dict of name to scorer, optional
+        Of scikit-learn's scores, or "auc" and "average_precision" (means over classes). By default
+        "accuracy", or these two if a class has fewer than a fifth of the samples. The first
+        decides.
     transformer : optional
         Put before every classifier, for example ``TokenWise(Nystroem())``.
-    classifiers : dict of name to classifier, optional
-        Replaces or adds classifiers; "attention" is the one that the others are compared with.
+    classifiers : dict of name to classifier, pipeline or search, optional
+        Replaces or adds classifiers, None leaves one out; "attention" is the one that the others
+        are compared with.
+    n_jobs : int, optional
+        Folds that are fitted at the same time (joblib).
     random_state : int or None
         Seed of the folds and of the default classifiers.
 
@@ -194,32 +269,110 @@ def compare(
     for block in sequences.blocks():  # here samples still have the numbers that the caller knows
         sequences.require_finite(block)
     y = np.asarray(y)
+    scorers = _scorers(scoring, y)
     candidates = _candidates(sequences, transformer, classifiers, random_state)
-    folds = _folds(cv, repeats, X, y, random_state)
-    errors: dict[str, list[float]] = {name: [] for name in candidates}
-    examples: list[AttentionExample] = []
-    spreads, counts = [], []
-    for train, test in folds:
-        fitted = {}
-        for name, candidate in candidates.items():
-            fitted[name] = clone(candidate).fit(_rows(X, train), y[train])
-            errors[name].append(1 - fitted[name].score(_rows(X, test), y[test]))
-        attention = _attention(fitted["attention"], _rows(X, test))
-        spreads.append(np.mean([_log_spread(weights) for weights in attention]))
-        counts.append(concentration(attention).mean())
-        if not examples:
-            predicted = fitted["attention"].predict(_rows(X, test))
-            examples = _examples(attention, test, y, predicted)
+    folds = _folds(cv, repeats, X, y, groups, random_state)
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(_one_fold)(candidates, scorers, X, y, train, test) for train, test in folds
+    )
     inflation = float(np.mean([len(test) / len(train) for train, test in folds]))
-    rows = tuple(_row(name, np.array(values), inflation) for name, values in errors.items())
+    rows = tuple(
+        _row(
+            name,
+            np.array([fold.scores[name] for fold in results]),
+            tuple(scorers),
+            inflation,
+            results[0].coefficients[name],
+        )
+        for name in candidates
+    )
     return Comparison(
         rows=rows,
         differences=tuple(_paired(rows[-1], row, inflation) for row in rows[:-1]),
-        sharpness=float(np.mean(spreads)),
-        attended_tokens=float(np.mean(counts)),
+        scoring=tuple(scorers),
+        sharpness=float(np.mean([fold.sharpness for fold in results])),
+        attended_tokens=float(np.mean([fold.attended for fold in results])),
         mean_length=float(sequences.lengths.mean()),
-        examples=tuple(examples),
+        examples=tuple(results[0].examples),
     )
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Scores by classifier, one a scorer, coefficients by classifier, and what attention did."""
+
+    scores: dict[str, list[float]]
+    coefficients: dict[str, int | None]
+    sharpness: float
+    attended: float
+    examples: list[AttentionExample]
+
+
+def _one_fold(
+    candidates: dict[str, Any],
+    scorers: dict[str, Scorer],
+    X: Any,
+    y: Array,
+    train: Array,
+    test: Array,
+) -> _Fold:
+    held_out = _rows(X, test)
+    scores, coefficients = {}, {}
+    for name, candidate in candidates.items():
+        model = clone(candidate).fit(_rows(X, train), y[train])
+        scores[name] = [score(model, held_out, y[test]) for score in scorers.values()]
+        coefficients[name] = _coefficients(model)
+    attention = _attention(model, held_out)  # the last one is attention
+    return _Fold(
+        scores,
+        coefficients,
+        float(np.mean([_log_spread(weights) for weights in attention])),
+        float(concentration(attention).mean()),
+        _examples(attention, test, y, model.predict(held_out)),
+    )
+
+
+def _scorers(scoring: Any, y: Array) -> dict[str, Scorer]:
+    """Return the scores by name."""
+    if scoring is None:
+        rarest = np.unique(y, return_counts=True)[1].min() / len(y)
+        scoring = ["auc", "average_precision"] if rarest < RARE else ["accuracy"]
+    if isinstance(scoring, Mapping):
+        return dict(scoring)
+    names = [scoring] if isinstance(scoring, str) else list(scoring)
+    own: dict[str, Scorer] = {
+        "auc": lambda model, X, y: _over_classes(roc_auc_score, model, X, y),
+        "average_precision": lambda model, X, y: _over_classes(
+            average_precision_score, model, X, y
+        ),
+    }
+    return {name: own[name] if name in own else get_scorer(name) for name in names}
+
+
+def _over_classes(score: Callable[[Array, Array], float], model: Any, X: Any, y: Array) -> float:
+    """Return a score of ranking, the mean over classes against the rest if there are several."""
+    if hasattr(model, "decision_function"):
+        decisions = model.decision_function(X)
+    else:
+        decisions = model.predict_proba(X)
+        decisions = decisions[:, 1] if decisions.shape[1] == 2 else decisions
+    if decisions.ndim == 1:
+        return float(score(y == model.classes_[1], decisions))
+    return float(
+        np.mean([score(y == c, d) for c, d in zip(model.classes_, decisions.T, strict=True)])
+    )
+
+
+def _coefficients(model: Any) -> int | None:
+    """Return how many numbers the last step of a model has fitted to labels, if it tells."""
+    model = getattr(model, "best_estimator_", model)
+    model = model[-1] if hasattr(model, "steps") else model
+    if not hasattr(model, "coef_"):
+        return None
+    count = np.size(model.coef_) + np.size(model.intercept_)
+    if getattr(model, "family_", "pooled") == "free" or getattr(model, "family_", "") == "two-step":
+        return int(count + np.size(model.queries_))
+    return int(count)
 
 
 def _candidates(
@@ -229,31 +382,53 @@ def _candidates(
     random_state: int | None,
 ) -> dict[str, Any]:
     """Return the classifiers by name, attention last."""
+    kernel = Nystroem(n_components=100, random_state=random_state)
     known: dict[str, Any] = {
         "pooled": PooledClassifier(),
         "max-pooled": PooledClassifier(pooling="max"),
+        "mean|max|min": PooledClassifier(pooling="mean|max|min"),
+        "kernel mean": make_pipeline(
+            TokenWise(make_pipeline(StandardScaler(), kernel), random_state=random_state),
+            PooledClassifier(),
+        ),
     }
     if np.all(sequences.lengths == sequences.lengths[0]):
         known["vectorised"] = VectorisedClassifier()
     known["attention"] = AttentionClassifier(random_state=random_state)
     known |= classifiers or {}
     attention = known.pop("attention")
-    if not hasattr(attention, "attention"):
+    last = attention[-1] if hasattr(attention, "steps") else attention
+    if not hasattr(getattr(last, "estimator", last), "attention") and not hasattr(
+        last, "estimator"
+    ):
         raise ParameterError("classifiers['attention']", attention, "one with attention weights")
     known["attention"] = attention
+    known = {name: one for name, one in known.items() if one is not None}
     if transformer is not None:
         known = {name: make_pipeline(clone(transformer), one) for name, one in known.items()}
     return known
 
 
-def _folds(cv: Any, repeats: int, X: Any, y: Array, random_state: int | None) -> list[Any]:
+def _folds(
+    cv: Any, repeats: int, X: Any, y: Array, groups: Any, random_state: int | None
+) -> list[Any]:
+    places = np.zeros(len(X))
     if isinstance(cv, int) and not isinstance(cv, bool):
-        cv = RepeatedStratifiedKFold(
-            n_splits=integer("cv", cv, low=2),
-            n_repeats=integer("repeats", repeats, low=1),
-            random_state=random_state,
-        )
-    folds = list(check_cv(cv, y, classifier=True).split(np.zeros(len(X)), y))
+        count = integer("cv", cv, low=2)
+        repeats = integer("repeats", repeats, low=1)
+        if groups is None:
+            cv = RepeatedStratifiedKFold(
+                n_splits=count, n_repeats=repeats, random_state=random_state
+            )
+        else:
+            return [
+                fold
+                for repeat in range(repeats)
+                for fold in StratifiedGroupKFold(
+                    count, shuffle=True, random_state=(random_state or 0) + repeat
+                ).split(places, y, groups)
+            ]
+    folds = list(check_cv(cv, y, classifier=True).split(places, y, groups))
     if len(folds) < 2:
         raise ParameterError("cv", cv, "at least two folds, for standard errors")
     return folds
@@ -265,10 +440,7 @@ def _rows(X: Any, rows: Array) -> Any:
 
 def _attention(model: Any, X: Any) -> list[Array]:
     """Return the attention of each sequence without its padding."""
-    if isinstance(model, Pipeline):
-        X = model[:-1].transform(X)
-        model = model[-1]
-    weights = model.attention(X)
+    weights = explain(model, X)
     mask = as_sequences(X).token_mask
     return list(weights) if mask is None else [w[m] for w, m in zip(weights, mask, strict=True)]
 
@@ -294,33 +466,19 @@ def _standard_error(values: Array, inflation: float) -> float:
     return float(np.sqrt((1 / len(values) + inflation) * np.var(values, ddof=1)))
 
 
-def _row(name: str, errors: Array, inflation: float) -> ComparisonRow:
-    return ComparisonRow(name, float(errors.mean()), _standard_error(errors, inflation), errors)
+def _row(
+    name: str, scores: Array, names: tuple[str, ...], inflation: float, coefficients: int | None
+) -> ComparisonRow:
+    """Return a classifier's row from its scores (folds, scorers)."""
+    measures = {
+        one: (float(values.mean()), _standard_error(values, inflation))
+        for one, values in zip(names, scores.T, strict=True)
+    }
+    errors = 1 - scores[:, 0]
+    spread = _standard_error(errors, inflation)
+    return ComparisonRow(name, float(errors.mean()), spread, errors, measures, coefficients)
 
 
 def _paired(attention: ComparisonRow, other: ComparisonRow, inflation: float) -> PairedDifference:
     gaps = attention.errors - other.errors
     return PairedDifference(other.name, float(gaps.mean()), _standard_error(gaps, inflation))
-
-
-def _look(name: str, position: int) -> Look:
-    return LOOKS[name] if name in LOOKS else SERIES[position % len(SERIES)]
-
-
-def _draw_attention(axes: Any, examples: tuple[AttentionExample, ...]) -> None:
-    """Draw one row of cells a sequence, its class beside it; cells beyond its end stay empty."""
-    longest = max(len(example.attention) for example in examples)
-    cells = np.full((len(examples), longest), np.nan)
-    for row, example in enumerate(examples):
-        cells[row, : len(example.attention)] = example.attention
-    image = axes.imshow(cells, aspect="auto", vmin=0, vmax=1, interpolation="nearest")
-    labels = [
-        f"{example.label}"
-        + ("" if example.label == example.predicted else f" (as {example.predicted})")
-        for example in examples
-    ]
-    axes.set_yticks(range(len(examples)), labels)
-    axes.set_xlabel("token")
-    axes.set_ylabel("class of a test sequence")
-    axes.grid(visible=False)
-    axes.figure.colorbar(image, ax=axes, label="attention")

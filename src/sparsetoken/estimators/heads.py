@@ -17,7 +17,7 @@ from sparsetoken.estimators.objective import Heads, JointObjective
 from sparsetoken.estimators.pooling import Pooling, segment_sums
 from sparsetoken.estimators.query import spreads, two_step_directions
 from sparsetoken.estimators.scaling import Scaler
-from sparsetoken.estimators.sequences import Sequences
+from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.losses import Loss
 
@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "Problems",
     "Refinement",
+    "block_features",
     "feature_units",
     "fit_heads",
     "head_features",
@@ -217,22 +218,34 @@ def _solve(features: Array, problems: Problems, row: int, ridge: float, loss: Lo
 def feature_units(features: Array, weights: Array) -> Array:
     """Return the standard deviation of each feature, (n, D) → (D,); 1 where it does not vary."""
     location = weights @ features
-    variance = weights @ (features - location) ** 2
-    return np.asarray(np.sqrt(np.where(variance > 1e-24 * (location**2 + 1e-6), variance, 1.0)))
+    centred = features - location
+    # Squares of very small or large numbers would leave the range of numbers.
+    largest = np.abs(centred).max(axis=0)
+    varies = largest > 1e-12 * np.abs(location)
+    largest = np.where(varies & (largest > 0), largest, 1.0)
+    variance = weights @ (centred / largest) ** 2
+    return np.asarray(np.where(varies & (variance > 0), largest * np.sqrt(variance), 1.0))
 
 
 def head_features(sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
     """Return f_h(X) of all heads side by side, standardised tokens: shape (n, H d)."""
-    count, d = queries.shape
-    result = np.empty((len(sequences), count, d))
-    for block in sequences.blocks():
-        attention = pooling.weights(scaler.scores(queries, block.tokens), block)
-        for head in range(count):
-            weighted = attention[head][:, None] * block.tokens
-            totals = segment_sums(attention[head], block)[:, None]
-            sums = segment_sums(weighted, block, axis=0).astype(float)
-            result[block.samples, head] = scaler.standardised(sums - totals * scaler.location)
-    return result.reshape(len(sequences), count * d)
+    return np.concatenate(
+        [
+            block_features(block, queries, scaler, pooling).astype(float)
+            for block in sequences.blocks()
+        ]
+    )
+
+
+def block_features(block: Block, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
+    """Return f_h(X) of all heads side by side for the samples of a block: shape (k, H d)."""
+    attention = pooling.weights(scaler.scores(queries, block.tokens), block)
+    parts = []
+    for weights in attention:
+        sums = segment_sums(weights[:, None] * block.tokens, block, axis=0)
+        totals = segment_sums(weights, block)[:, None]
+        parts.append(scaler.standardised(sums - totals * scaler.location))
+    return np.asarray(np.concatenate(parts, axis=1), dtype=block.tokens.dtype)
 
 
 def _two_step(

@@ -15,7 +15,7 @@ from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.pooling import segment_sums
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.readout import fit_readout
-from sparsetoken.validation import ParameterError, choice
+from sparsetoken.validation import ParameterError
 
 __all__ = ["PooledClassifier", "VectorisedClassifier"]
 
@@ -41,7 +41,7 @@ class _Linear(SequenceClassifier):
 
     @abstractmethod
     def _kind(self) -> str:
-        """Return which features are read: "mean", "max" or "vectorised"."""
+        """Return which features are read: "vectorised", or summaries joined by "|"."""
 
     def _fit_model(
         self,
@@ -90,12 +90,20 @@ class _Linear(SequenceClassifier):
         return np.asarray(self.model_.biases)
 
 
+def _summaries(name: str, value: Any) -> str:
+    parts = value.split("|") if isinstance(value, str) else [value]
+    if len(set(parts)) < len(parts) or not set(parts) <= {"mean", "max", "min"}:
+        raise ParameterError(name, value, "'mean', 'max', 'min', or several joined by '|'")
+    return str(value)
+
+
 class PooledClassifier(_Linear):
-    """A linear readout on the mean, or the coordinate-wise maximum, of the tokens.
+    """A linear readout on the mean, or another summary, of the tokens.
 
     Parameters
     ----------
-    pooling : "mean" or "max", default "mean"
+    pooling : "mean", "max", "min" or several joined by "|", default "mean"
+        Taken coordinate by coordinate; "mean|max|min" puts all three side by side.
     ridge : float or "auto", default "auto"
         Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised. "auto" chooses among
         1e-4, 1e-3, ..., 1 on held-out samples.
@@ -115,7 +123,7 @@ class PooledClassifier(_Linear):
 
     _checks: ClassVar[dict[str, Check]] = {
         **SequenceClassifier._checks,
-        "pooling": lambda name, value: choice(name, value, ("mean", "max")),
+        "pooling": _summaries,
     }
 
     def __init__(
@@ -196,12 +204,17 @@ def _require_length(sequences: Sequences, length: int) -> None:
 
 def _linear_features(block: Block, kind: str) -> Array:
     """Return the block's features without parameters, of shape (k, D)."""
-    if kind == "mean":
+    if kind == "vectorised":
+        return block.tokens.reshape(len(block.lengths), -1)
+    return np.concatenate([_summary(block, name) for name in kind.split("|")], axis=1)
+
+
+def _summary(block: Block, name: str) -> Array:
+    if name == "mean":
         lengths = block.lengths[:, None].astype(block.tokens.dtype)
         return np.asarray(segment_sums(block.tokens, block, axis=0) / lengths)
-    if kind == "max":
-        return np.asarray(np.maximum.reduceat(block.tokens, block.starts, axis=0))
-    return block.tokens.reshape(len(block.lengths), -1)
+    extreme = np.maximum if name == "max" else np.minimum
+    return np.asarray(extreme.reduceat(block.tokens, block.starts, axis=0))
 
 
 def _all_features(sequences: Sequences, kind: str) -> Array:

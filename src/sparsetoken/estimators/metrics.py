@@ -7,7 +7,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.validation import ParameterError, integer
 
-__all__ = ["concentration", "localisation_score"]
+__all__ = ["concentration", "localisation_score", "positions_of"]
 
 
 def localisation_score(attention: Any, positions: Any, k: int = 1) -> float:
@@ -34,14 +34,10 @@ def localisation_score(attention: Any, positions: Any, k: int = 1) -> float:
         )
     hits = []
     for index, (weights, entry) in enumerate(zip(attention, positions, strict=True)):
-        wanted = _positions(entry)
+        weights = np.asarray(weights)
+        wanted = positions_of(entry, len(weights), index)
         if len(wanted) == 0:
             continue
-        weights = np.asarray(weights)
-        if wanted.min() < 0 or wanted.max() >= len(weights):
-            raise ParameterError(
-                f"positions of sample {index}", wanted.tolist(), f"within 0 ... {len(weights) - 1}"
-            )
         hits.append(np.isin(np.argsort(-weights, kind="stable")[:k], wanted).any())
     if not hits:
         raise ParameterError("positions", "none", "an informative token in some sequence")
@@ -53,8 +49,15 @@ def concentration(attention: Any) -> Array:
     return np.array([1.0 / float(np.sum(np.square(weights))) for weights in attention])
 
 
-def _positions(entry: Any) -> Array:
+def positions_of(entry: Any, length: int, index: int) -> Array:
+    """Return the informative tokens that an entry names for a sequence, none for -1 or None."""
     if entry is None:
         return np.zeros(0, dtype=int)
     wanted = np.atleast_1d(np.asarray(entry, dtype=int))
-    return wanted[:0] if wanted.size == 1 and wanted[0] == -1 else wanted
+    if wanted.size == 1 and wanted[0] == -1:
+        return wanted[:0]
+    if wanted.size and (wanted.min() < 0 or wanted.max() >= length):
+        raise ParameterError(
+            f"positions of sample {index}", wanted.tolist(), f"within 0 ... {length - 1}"
+        )
+    return wanted

@@ -5,21 +5,25 @@ folded into the vectors instead: ⟨M (x - μ)/σ, w⟩ = ⟨x, (Mᵀ w)/σ⟩ -
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from scipy import linalg
+from sklearn.covariance import ledoit_wolf_shrinkage
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.sequences import Sequences
 
-__all__ = ["Scaler", "first_pass"]
+__all__ = ["Scaler", "are_correlated", "first_pass", "token_sample", "whitened"]
 
 # Small enough that tokens and their squares stay in the processor's cache together.
 SCRATCH_BYTES = 2**19
 # Up to so many vectors, products with a block of tokens are faster one by one than all at once.
 FEW_VECTORS = 4
+# Tokens whose directions are fewer than d by this factor may gain from whitening.
+WHITENING_PAYS_FROM = 1.5
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,45 @@ def first_pass(
     deviation = np.where(constant, 1 / unit, deviation)
     centred = sums[1:-1] - coefficients.sum(axis=1)[:, None] * offset
     return Scaler(location, deviation * unit), centred / deviation
+
+
+def token_sample(sequences: Sequences, scaler: Scaler) -> Array:
+    """Return standardised tokens, evenly spaced, at most 10,000 and ten for each dimension."""
+    total, d = int(sequences.lengths.sum()), sequences.dimension
+    every = max(1, -(-total // (10_000 + 10 * d)))
+    parts, start = [], 0
+    for block in sequences.blocks():
+        tokens = block.tokens[-start % every :: every]
+        parts.append(scaler.standardised(tokens - scaler.location))
+        start += len(block.tokens)
+    return np.concatenate(parts)
+
+
+def are_correlated(tokens: Array) -> bool:
+    """Whether a few directions hold most of the variance of standardised tokens (N, d).
+
+    (Σ λ)²/Σ λ² of the eigenvalues of their correlation matrix counts the directions; of few tokens
+    (up to 1,000), without the part of Σ λ² that chance adds.
+    """
+    some = tokens[:: max(1, len(tokens) // 1000)]
+    count, d = some.shape
+    overlaps = some @ some.T
+    squares = float(np.sum(overlaps**2) - np.sum(np.diag(overlaps) ** 2)) / (count * (count - 1))
+    return bool(squares > WHITENING_PAYS_FROM * d)
+
+
+def whitened(scaler: Scaler, tokens: Array) -> Scaler:
+    """Return the scaler that also whitens, from a sample of standardised tokens (N, d).
+
+    M = ((1 - ρ) R + ρ I)^(-1/2) with the correlation matrix R and Ledoit and Wolf's shrinkage ρ.
+    """
+    shrinkage = ledoit_wolf_shrinkage(tokens, assume_centered=True)
+    correlation = tokens.T @ tokens / len(tokens)
+    values, vectors = linalg.eigh(correlation)
+    mixed = (1 - shrinkage) * np.maximum(values, 0.0) + shrinkage * max(values.mean(), 1e-300)
+    floor = 1e-10 * mixed.max()  # coordinates that repeat others exactly
+    roots = 1 / np.sqrt(np.maximum(mixed, floor))
+    return replace(scaler, whitening=(vectors * roots) @ vectors.T)
 
 
 @np.errstate(invalid="ignore")  # infinities of both signs: the error about them is enough

@@ -14,7 +14,14 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Block", "Sequences", "as_sequences", "mask_tokens"]
+__all__ = [
+    "Block",
+    "Sequences",
+    "StackedSequences",
+    "as_sequences",
+    "looks_transposed",
+    "mask_tokens",
+]
 
 # Small enough that a block stays in the processor's cache between two products with it.
 BLOCK_BYTES = 2**20
@@ -180,6 +187,25 @@ def mask_tokens(X: Any, mask: Any) -> Any:
     X = np.asarray(X)
     present = _checked_mask(mask, X.shape)
     return np.ma.MaskedArray(X, mask=np.repeat(~present[:, :, None], X.shape[2], axis=2))
+
+
+def looks_transposed(X: Array) -> bool:
+    """Whether an array (n, a, b) looks like channels and moments rather than tokens and numbers.
+
+    So it does with one "token" a sample, and with rows that are long and smooth: neighbours along
+    the last axis are correlated by more than 0.8.
+    """
+    _, a, b = X.shape
+    if a == 1 and b > 1:
+        return True
+    if b < 4 * a or b < 16 or isinstance(X, np.ma.MaskedArray):
+        return False
+    some = np.asarray(X[:50], dtype=float)
+    some = some - some.mean(axis=(0, 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        products = np.mean(some[..., 1:] * some[..., :-1])
+        squares = np.sqrt(np.mean(some[..., 1:] ** 2) * np.mean(some[..., :-1] ** 2))
+    return bool(products > 0.8 * squares > 0)
 
 
 def as_sequences(X: Any, mask: Any = None, length: int | None = None) -> Sequences:

@@ -1,0 +1,197 @@
+"""Which tokens speak for a class: evidence, p-values against a background, and pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.metrics import positions_of
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "Background",
+    "FreeResponse",
+    "draw_attention",
+    "explain",
+    "free_response_curve",
+    "plot_attention",
+]
+
+# Of the background, only so many of the largest scores are kept, with how many there were.
+KEPT_SCORES = 2**16
+
+
+@dataclass(frozen=True)
+class Background:
+    """The law of token scores in sequences without signal, from a sample of them.
+
+    Attributes
+    ----------
+    scores : array, sorted
+        The largest scores of the sample.
+    count : int
+        How many tokens the sample had.
+    """
+
+    scores: Array
+    count: int
+
+    @classmethod
+    def of(cls, scores: Array) -> "Background":
+        """Keep the upper tail of a sample of scores."""
+        ordered = np.sort(np.asarray(scores, dtype=float))
+        return cls(ordered[-KEPT_SCORES:], len(ordered))
+
+    def p_values(self, scores: Array) -> Array:
+        """Return (1 + number of background scores at least as large)/(1 + their number).
+
+        For a token that is exchangeable with the background's, P(p <= a) <= a for every a.
+        """
+        larger = len(self.scores) - np.searchsorted(self.scores, scores, side="left")
+        return np.asarray((1 + larger) / (1 + self.count))
+
+
+@dataclass(frozen=True)
+class FreeResponse:
+    """How many informative tokens are found at which price, from the strictest threshold on.
+
+    Attributes
+    ----------
+    false_alarms : array of shape (T,)
+        Tokens above the threshold that are not informative, per sequence.
+    found : array of shape (T,)
+        Share of the informative tokens above the threshold.
+    """
+
+    false_alarms: Array
+    found: Array
+
+    def at(self, false_alarms: float) -> float:
+        """Return the share found at this many false alarms per sequence."""
+        return float(np.interp(false_alarms, self.false_alarms, self.found))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the curve; return the axes."""
+        from sparsetoken.plotting import new_figure, styled
+
+        @styled
+        def draw(axes: Any) -> Any:
+            if axes is None:
+                _, (axes,) = new_figure()
+            axes.step(self.false_alarms, self.found, where="post")
+            axes.set_xlabel("false alarms per sequence")
+            axes.set_ylabel("informative tokens found")
+            axes.set_ylim(0, 1.02)
+            return axes
+
+        return draw(axes)
+
+
+def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> FreeResponse:
+    """Return the free-response curve of token scores against known positions.
+
+    Parameters
+    ----------
+    scores : list of n arrays of shape (L_i,), or array of shape (n, L)
+        The larger, the more a token looks informative: `token_scores`, `evidence` or `attention`.
+    positions : as in `localisation_score`
+        Sequences without informative tokens count as well: all their tokens are false alarms.
+    """
+    if len(scores) != len(positions):
+        raise ParameterError(
+            "length of positions", len(positions), f"{len(scores)}, one entry a sequence"
+        )
+    parts, informative = [], []
+    for index, (row, entry) in enumerate(zip(scores, positions, strict=True)):
+        row = np.asarray(row, dtype=float)
+        mark = np.zeros(len(row), dtype=bool)
+        mark[positions_of(entry, len(row), index)] = True
+        parts.append(row)
+        informative.append(mark)
+    values, marks = np.concatenate(parts), np.concatenate(informative)
+    if not marks.any():
+        raise ParameterError("positions", "none", "an informative token in some sequence")
+    order = np.argsort(-values, kind="stable")
+    last_of_ties = np.append(np.diff(values[order]) != 0, True)
+    hits, misses = np.cumsum(marks[order]), np.cumsum(~marks[order])
+    return FreeResponse(
+        np.append(0.0, misses[last_of_ties] / len(scores)),
+        np.append(0.0, hits[last_of_ties] / marks.sum()),
+    )
+
+
+def explain(model: Any, X: Any, what: str = "attention", **options: Any) -> Any:
+    """Return what a classifier with attention says about X, also from within a pipeline or search.
+
+    Parameters
+    ----------
+    model : fitted classifier, Pipeline, or search such as GridSearchCV
+    X : as given to the model
+    what : "attention", "locate", "evidence", "token_scores" or "transform"
+    options : passed on, such as ``k`` or ``false_alarms`` of `locate`
+    """
+    known = ("attention", "locate", "evidence", "token_scores", "transform")
+    if what not in known:
+        raise ParameterError("what", what, f"one of {known}")
+    final, data = _walked(model, X)
+    if not hasattr(final, what):
+        raise ParameterError("model", type(final).__name__, f"a classifier that has {what}()")
+    return getattr(final, what)(data, **options)
+
+
+def _walked(model: Any, X: Any) -> tuple[Any, Any]:
+    """Return the last estimator of a pipeline, and X as it reaches it."""
+    while hasattr(model, "best_estimator_"):
+        model = model.best_estimator_
+    if hasattr(model, "steps"):
+        if len(model.steps) > 1:
+            X = model[:-1].transform(X)
+        return _walked(model[-1], X)
+    return model, X
+
+
+def plot_attention(
+    model: Any, X: Any, *, labels: Any = None, positions: Any = None, axes: Any = None
+) -> Any:
+    """Draw the attention in each sequence of X, one row a sequence; return the axes.
+
+    Parameters
+    ----------
+    model : fitted classifier with attention, perhaps in a pipeline or search
+    X : a few sequences
+    labels : n texts, optional
+        What to write beside each row.
+    positions : as in `localisation_score`, optional
+        Informative tokens, marked by a circle.
+    axes : matplotlib axes, optional
+    """
+    from sparsetoken.plotting import new_figure, styled
+
+    attention = list(explain(model, X))
+
+    @styled
+    def draw(axes: Any) -> Any:
+        if axes is None:
+            _, (axes,) = new_figure()
+        draw_attention(axes, attention, [str(label) for label in labels or range(len(attention))])
+        for row, entry in enumerate(() if positions is None else positions):
+            marked = positions_of(entry, len(attention[row]), row)
+            axes.plot(marked, np.full(len(marked), row), "o", mfc="none", color="C3")
+        axes.set_ylabel("sequence")
+        return axes
+
+    return draw(axes)
+
+
+def draw_attention(axes: Any, attention: list[Array], labels: list[str]) -> None:
+    """Draw one row of cells a sequence, a label beside it; cells beyond its end stay empty."""
+    cells = np.full((len(attention), max(map(len, attention))), np.nan)
+    for row, weights in enumerate(attention):
+        cells[row, : len(weights)] = weights
+    image = axes.imshow(cells, aspect="auto", vmin=0, vmax=1, interpolation="nearest")
+    axes.set_yticks(range(len(attention)), labels)
+    axes.set_xlabel("token")
+    axes.grid(visible=False)
+    axes.figure.colorbar(image, ax=axes, label="attention")

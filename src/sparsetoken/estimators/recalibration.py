@@ -1,0 +1,62 @@
+"""Another length of sequences: a new sharpness and bias for a fitted query and readout.
+
+Attention that was trained on short sequences is too blunt for long ones: the share of one token
+among L with weights of spread s falls like 1/L. Sharpness and bias must move together; the
+directions of query and readout stay (docs/estimators.md).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from sparsetoken.arrays import Array
+from sparsetoken.losses import Loss
+
+__all__ = ["recalibrated", "recalibrated_to_rate"]
+
+# Factors on the trained sharpness that are tried; the last is nearly the maximum.
+FACTORS = tuple(float(factor) for factor in 2.0 ** np.arange(-2, 6.5, 0.5))
+
+
+def recalibrated(
+    decisions: Callable[[float], Array], labels: Array, weights: Array, loss: Loss
+) -> tuple[float, float]:
+    """Return the factor on the queries, and the bias, of least mean loss.
+
+    Parameters
+    ----------
+    decisions : from a factor to decisions without bias, of shape (n,)
+    labels, weights : arrays of shape (n,)
+    """
+
+    def fitted(values: Array) -> tuple[float, float]:
+        reach = float(np.abs(values).max()) + 10.0
+        found = minimize_scalar(
+            lambda bias: float(weights @ loss.value(labels * (values + bias))),
+            bounds=(-reach, reach),
+            method="bounded",
+        )
+        return float(found.fun), float(found.x)
+
+    results = [(*fitted(decisions(factor)), factor) for factor in FACTORS]
+    _, bias, factor = min(results)
+    return factor, bias
+
+
+def recalibrated_to_rate(decisions: Callable[[float], Array], rate: float) -> tuple[float, float]:
+    """Return the factor and bias from unlabelled sequences with a known rate of positives.
+
+    The bias makes that share of the decisions positive. The factor is the one at which the two
+    sides are farthest apart for their spread: (m₊ - m₋)²/(π v₊ + (1 - π) v₋).
+    """
+    best = (-np.inf, 1.0, 0.0)
+    for factor in FACTORS:
+        values = np.sort(decisions(factor))
+        cut = min(max(round((1 - rate) * len(values)), 1), len(values) - 1)
+        low, high = values[:cut], values[cut:]
+        within = (1 - rate) * low.var() + rate * high.var()
+        contrast = float((high.mean() - low.mean()) ** 2 / max(within, 1e-300))
+        if contrast > best[0]:
+            best = (contrast, factor, -0.5 * float(low[-1] + high[0]))
+    return best[1], best[2]

@@ -1,0 +1,322 @@
+"""What a fitted classifier is used for: other lengths, localisation, export, odd input."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bags import equal_bags, make_bags
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sparsetoken import ParameterError
+from sparsetoken.estimators import (
+    AttentionClassifier,
+    PooledClassifier,
+    TokenWise,
+    digit_bags,
+    explain,
+    free_response_curve,
+    plot_attention,
+)
+from sparsetoken.estimators.localisation import Background
+
+QUICK: dict[str, Any] = {"refine": True, "tied": True, "sharpness": 2.0, "ridge": 0.01}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[AttentionClassifier, np.ndarray, np.ndarray, np.ndarray]:
+    X, y, positions = equal_bags(count=300, length=10)
+    return AttentionClassifier(**QUICK).fit(X, y), X, y, positions
+
+
+def test_rare_positives_are_found_without_class_weights() -> None:
+    # 1 % positives: 12 of 1,200.
+    train, test = digit_bags(10, 1200, 1500, digit=3, positive_rate=0.01, seed=1)
+    model = AttentionClassifier(refine=True, tied=True, ridge=0.01).fit(train.X, train.y)
+    area = roc_auc_score(test.y, model.decision_function(test.X))
+    pooled = PooledClassifier().fit(train.X, train.y)
+    assert area > 0.75
+    assert area > roc_auc_score(test.y, pooled.decision_function(test.X)) + 0.1
+
+
+def correlated_bags(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sixteen directions shared by all tokens are thirty times as strong as the rest."""
+    X, y, _ = equal_bags(count=count, dimension=32, strength=5.0, seed=seed)
+    mixing = np.random.default_rng(7).standard_normal((16, 32))
+    rng = np.random.default_rng(seed + 100)
+    return X + 30 * rng.standard_normal((*X.shape[:2], 16)) @ mixing / np.sqrt(16), y
+
+
+def test_whitening_is_chosen_where_tokens_share_directions() -> None:
+    (X, y), (Xt, yt) = correlated_bags(600, 0), correlated_bags(1000, 1)
+    options: dict[str, Any] = {"refine": False, "ridge": 0.01}
+    plain = AttentionClassifier(whiten=False, **options).fit(X, y)
+    auto = AttentionClassifier(**options).fit(X, y)
+    assert auto.whitening_ is not None
+    assert plain.whitening_ is None
+    assert auto.score(Xt, yt) > plain.score(Xt, yt) + 0.1
+    white, labels, _ = equal_bags(count=200, dimension=32)
+    assert AttentionClassifier(**options).fit(white, labels).whitening_ is None
+    # The same as whitening the tokens first, but for the shrinkage.
+    tokens = (X.reshape(-1, 32) - auto.mean_) / auto.scale_
+    before = np.linalg.eigvalsh(tokens.T @ tokens)
+    after = np.linalg.eigvalsh(auto.whitening_ @ tokens.T @ tokens @ auto.whitening_)
+    assert before.max() / before.min() > 1000
+    assert after.max() / after.min() < 10
+
+
+def test_a_fit_that_stops_early_says_so() -> None:
+    X, y, _ = equal_bags()
+    with pytest.warns(ConvergenceWarning, match="max_iter = 1 "):
+        AttentionClassifier(**QUICK, max_iter=1).fit(X, y)
+
+
+def test_verbose_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y, _ = equal_bags(strength=2.0)
+    AttentionClassifier(**QUICK, verbose=True, tol=1e-12).fit(X, y)
+    assert "refining: 1 problems" in capsys.readouterr().out
+
+
+def test_candidates_say_what_was_compared() -> None:
+    X, y, _ = equal_bags(count=100)
+    model = AttentionClassifier().fit(X, y)
+    found = model.candidates_
+    assert [one["family"] for one in found] == ["pooled", "two-step", "tied", "free"]
+    (chosen,) = [one for one in found if one["chosen"]]
+    assert (chosen["family"], chosen["ridge"]) == (model.family_, model.ridge_)
+    assert chosen["held_out_loss"] < found[0]["held_out_loss"]
+
+
+def test_evidence_is_what_the_decision_loses_without_the_token(fitted: Any) -> None:
+    model, X, _, _ = fitted
+    evidence = model.evidence(X[:20])
+    whole = model.decision_function(X[:20])
+    for token in range(X.shape[1]):
+        without = model.decision_function(np.delete(X[:20], token, axis=1))
+        np.testing.assert_allclose(evidence[:, token], whole - without, rtol=1e-5, atol=1e-7)
+    alone = model.evidence(X[:5, :1])
+    np.testing.assert_allclose(
+        alone[:, 0], model.decision_function(X[:5, :1]) - model.intercept_[0], rtol=1e-9
+    )
+
+
+def test_false_alarms_are_as_many_as_allowed(fitted: Any) -> None:
+    # Held-out negatives: 4,000 sequences of 10 tokens; the count of false alarms has a standard
+    # error of about √(allowed/4000), and 4 of them are accepted.
+    model, _, _, _ = fitted
+    rng = np.random.default_rng(5)
+    negatives, others = rng.standard_normal((2, 4000, 10, 5))
+    model.learn_background(negatives)
+    for allowed in (0.02, 0.1, 1.0):
+        found = model.locate(others, false_alarms=allowed)
+        per_sequence = np.mean([len(tokens) for tokens in found])
+        assert abs(per_sequence - allowed) < 4 * np.sqrt(2 * allowed / 4000)
+    X, y, positions = equal_bags(count=400, length=10, seed=9)
+    found = model.locate(X[y == 1], false_alarms=0.1)
+    hits = [where in tokens for tokens, where in zip(found, positions[y == 1], strict=True)]
+    assert np.mean(hits) > 0.95
+    assert any(len(tokens) == 0 for tokens in model.locate(X[y == 0], false_alarms=0.1))
+
+
+def test_locations_skip_padding_and_need_a_background() -> None:
+    bags = make_bags(count=200)
+    model = AttentionClassifier(**QUICK).fit(bags.X, bags.y)
+    with pytest.raises(ParameterError, match="learn_background"):
+        model.locate(bags.X, false_alarms=0.1)
+    negatives = [bag for bag, label in zip(bags.X, bags.y, strict=True) if label == 0]
+    model.learn_background(negatives)
+    array, mask = bags.padded
+    shifted = np.concatenate([np.full((len(array), 2, 5), np.nan), array], axis=1)
+    there = np.concatenate([np.zeros((len(array), 2), bool), mask], axis=1)
+    expected = model.locate(bags.X, false_alarms=0.5)
+    for tokens, moved in zip(
+        expected, model.locate(shifted, mask=there, false_alarms=0.5), strict=True
+    ):
+        np.testing.assert_array_equal(tokens + 2, moved)
+    with pytest.raises(ParameterError, match="k = 2"):
+        model.locate(bags.X, k=2, false_alarms=0.1)
+    with pytest.warns(UserWarning, match="learn it from more sequences"):
+        model.learn_background(negatives[:2]).locate(bags.X, false_alarms=0.01)
+
+
+def test_p_values_count_the_background() -> None:
+    background = Background.of(np.array([3.0, 1.0, 2.0]))
+    np.testing.assert_allclose(background.p_values(np.array([0.0, 2.0, 5.0])), [1, 0.75, 0.25])
+
+
+def test_free_response_by_hand() -> None:
+    curve = free_response_curve([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]], [0, 1, -1])
+    np.testing.assert_allclose(curve.found, [0, 0.5, 0.5, 1, 1, 1, 1])
+    np.testing.assert_allclose(curve.false_alarms, np.array([0, 0, 1, 1, 2, 3, 4]) / 3)
+    assert curve.at(0.1) == pytest.approx(0.5)
+    assert curve.plot().get_xlabel() == "false alarms per sequence"
+    with pytest.raises(ParameterError, match="in some sequence"):
+        free_response_curve([[0.1]], [-1])
+
+
+def test_sharper_and_hard_attention(fitted: Any) -> None:
+    model, X, _, _ = fitted
+    np.testing.assert_array_equal(
+        model.with_sharpness("trained").decision_function(X), model.decision_function(X)
+    )
+    hard = model.with_sharpness("hard").attention(X)
+    np.testing.assert_allclose(hard.max(axis=1), 1)
+    np.testing.assert_array_equal(hard.argmax(axis=1), model.attention(X).argmax(axis=1))
+    sharper = model.with_sharpness(2 * model.sharpness_[0])
+    np.testing.assert_allclose(sharper.sharpness_, 2 * model.sharpness_)
+    np.testing.assert_allclose(sharper.queries_, 2 * model.queries_)
+    np.testing.assert_allclose(model.with_sharpness(0).attention(X), 1 / X.shape[1])
+    with pytest.raises(ParameterError, match="sharpness"):
+        model.with_sharpness("blunt")
+
+
+@pytest.mark.parametrize("known", ["labels", "rate"])
+def test_recalibration_repairs_another_length(known: str) -> None:
+    X, y, _ = equal_bags(count=600, length=5, strength=5.0)
+    model = AttentionClassifier(refine=True, tied=True, ridge=0.01).fit(X, y)
+    few, labels, _ = equal_bags(count=300, length=200, strength=5.0, seed=3)
+    Xt, yt, _ = equal_bags(count=1000, length=200, strength=5.0, seed=4)
+    before = model.score(Xt, yt)
+    options: dict[str, Any] = {"y": labels} if known == "labels" else {"rate": 0.5}
+    moved = model.recalibrate(few, **options)
+    assert moved.score(Xt, yt) > before + 0.05
+    assert moved.score(Xt, yt) > 0.9
+    assert moved.sharpness_[0] > model.sharpness_[0], "long sequences need sharper attention"
+    assert model.score(Xt, yt) == before, "the model itself stays as it is"
+
+
+def test_recalibration_refuses_nonsense(fitted: Any) -> None:
+    model, X, y, _ = fitted
+    with pytest.raises(ParameterError, match="either y or rate"):
+        model.recalibrate(X)
+    with pytest.raises(ParameterError, match="a class of fit"):
+        model.recalibrate(X, y + 7)
+    with pytest.raises(ParameterError, match="rate"):
+        model.recalibrate(X, rate=1.0)
+
+
+def test_transform_gives_the_features_that_are_read_out(fitted: Any) -> None:
+    model, X, _, _ = fitted
+    features = model.transform(X)
+    assert features.shape == (len(X), 5)
+    decisions = features @ model.coef_[0, 0] + model.intercept_[0]
+    np.testing.assert_allclose(decisions, model.decision_function(X), rtol=1e-9)
+
+
+def test_export_is_the_classifier_in_plain_arrays(fitted: Any, tmp_path: Path) -> None:
+    model, X, _, _ = fitted
+    model.export(tmp_path / "probe.npz")
+    with np.load(tmp_path / "probe.npz") as arrays:
+        scores = X @ arrays["queries"][0, 0] + arrays["query_offsets"][0, 0]
+        values = X @ arrays["weights"][0, 0] + arrays["weight_offsets"][0, 0]
+        attention = np.exp(scores - scores.max(axis=1, keepdims=True))
+        attention /= attention.sum(axis=1, keepdims=True)
+        decisions = (attention * values).sum(axis=1) + arrays["bias"][0]
+    np.testing.assert_allclose(decisions, model.decision_function(X), rtol=1e-8, atol=1e-10)
+    with pytest.raises(ParameterError, match=r"\.npz or \.onnx"):
+        model.export(tmp_path / "probe.txt")
+
+
+def test_export_as_a_graph(tmp_path: Path) -> None:
+    reference = pytest.importorskip("onnx.reference")
+    X = np.random.default_rng(0).standard_normal((90, 4, 5))
+    X[np.arange(90), 1, np.arange(90) % 3] += 5
+    model = AttentionClassifier(heads=2, **QUICK).fit(X, np.arange(90) % 3)
+    model.export(tmp_path / "probe.onnx")
+    run = reference.ReferenceEvaluator(str(tmp_path / "probe.onnx"))
+    for row in X[:5]:
+        decision, _ = run.run(None, {"tokens": row.astype(np.float32)})
+        np.testing.assert_allclose(
+            decision, model.decision_function(row[None])[0], rtol=1e-3, atol=1e-3
+        )
+
+
+def test_explaining_through_pipelines_and_searches() -> None:
+    bags = make_bags()
+    pipeline = make_pipeline(TokenWise(StandardScaler()), AttentionClassifier(**QUICK))
+    search = GridSearchCV(pipeline, {"attentionclassifier__ridge": [0.01]}, cv=2)
+    search.fit(bags.X, bags.y)
+    inner = search.best_estimator_
+    expected = inner[-1].attention(inner[:-1].transform(bags.X))
+    for model in (search, inner):
+        for one, other in zip(explain(model, bags.X), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert explain(search, bags.X, "locate", k=2).shape == (len(bags.X), 2)
+    axes = plot_attention(search, bags.X[:4], positions=bags.positions[:4])
+    assert axes.images[0].get_array().shape[0] == 4
+    with pytest.raises(ParameterError, match="what"):
+        explain(search, bags.X, "predict")
+    with pytest.raises(ParameterError, match="PooledClassifier"):
+        explain(PooledClassifier().fit(bags.X, bags.y), bags.X)
+
+
+def test_scores_refuse_labels_of_another_shape(fitted: Any) -> None:
+    model, X, y, _ = fitted
+    assert model.score(X, y) > 0.9
+    for wrong in (y[:, None], [1], None, y[:-1]):
+        with pytest.raises(ParameterError, match=r"^(shape of )?y"):
+            model.score(X, wrong)
+
+
+def test_targets_of_two_classes_are_checked(fitted: Any) -> None:
+    model, X, _, _ = fitted
+    with pytest.raises(ParameterError, match="target = 7"):
+        model.attention(X, target=7)
+    np.testing.assert_array_equal(model.attention(X, target=1), model.attention(X))
+
+
+@pytest.mark.parametrize("model", [AttentionClassifier(), PooledClassifier()], ids=repr)
+def test_tiny_numbers_are_numbers(model: Any) -> None:
+    X, y, _ = equal_bags()
+    assert model.fit(X * 1e-165, y).score(X * 1e-165, y) == pytest.approx(
+        model.fit(X, y).score(X, y), abs=0.02
+    )
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_column_of_arrays(library: str) -> None:
+    module = pytest.importorskip(library)
+    bags = make_bags(count=60)
+    model = AttentionClassifier(**QUICK).fit(bags.X, bags.y)
+    expected = model.decision_function(bags.X)
+    values = bags.X if library == "pandas" else [bag.tolist() for bag in bags.X]
+    column = module.Series("tokens", values) if library == "polars" else module.Series(values)
+    np.testing.assert_array_equal(model.decision_function(column), expected)
+    frame = module.DataFrame({"tokens": column})
+    np.testing.assert_array_equal(model.decision_function(frame), expected)
+
+
+def test_channels_and_time_are_noticed() -> None:
+    rng = np.random.default_rng(0)
+    series = np.cumsum(rng.standard_normal((40, 3, 100)), axis=2)
+    y = np.arange(40) % 2
+    for X in (series, series[:, :1]):
+        with pytest.warns(UserWarning, match=r"transpose\(0, 2, 1\)"):
+            PooledClassifier().fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PooledClassifier().fit(series.transpose(0, 2, 1), y)
+        PooledClassifier().fit(digit_bags(10, 40)[0].X, y)
+
+
+def test_several_labels_at_once() -> None:
+    X, y, _ = equal_bags(count=120)
+    both = np.column_stack([y, 1 - y])
+    model = MultiOutputClassifier(AttentionClassifier(**QUICK)).fit(X, both)
+    assert np.mean(model.predict(X) == both) > 0.9
+
+
+def test_an_estimator_does_not_load_matplotlib() -> None:
+    program = (
+        "import sys; from sparsetoken import AttentionClassifier, compare; "
+        "sys.exit('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
