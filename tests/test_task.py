@@ -55,7 +55,12 @@ BAD_VALUES: list[tuple[type[Settings], str, list[Any], str]] = [
         for name in ("alpha0", "alpha1", "readout_step", "query_step", "inverse_temperature")
     ),
     (Query, "alignment", [-1.0000001, 1.0000001, *NOT_REAL], "a finite number in [-1, 1]"),
-    (Query, "sharpness", [-1e-9, *NOT_REAL], "a finite number >= 0"),
+    (
+        Query,
+        "sharpness",
+        [-1e-9, *(value for value in NOT_REAL if value != math.inf)],
+        "a finite number >= 0, or infinity",
+    ),
 ]
 
 

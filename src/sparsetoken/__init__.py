@@ -56,8 +56,10 @@ if TYPE_CHECKING:
     from sparsetoken.theory.capacity import Capacity, capacity
     from sparsetoken.theory.descent import DescentState, descend
     from sparsetoken.theory.floor import Floor, HardPhase, floor, floor_curve, hard_phase
+    from sparsetoken.theory.localisation import FreeResponse, Localisation, localise
     from sparsetoken.theory.oracle import Oracle, RequiredStrength, oracle, required_strength
     from sparsetoken.theory.prediction import Prediction, curve, predict
+    from sparsetoken.theory.ranking import CalibrationPoint, OperatingPoint, Ranking
     from sparsetoken.validation import ParameterError
 
 __version__ = version("sparsetoken")
@@ -111,8 +113,10 @@ _HOMES = {
     "theory.capacity": ("Capacity", "capacity"),
     "theory.descent": ("DescentState", "descend"),
     "theory.floor": ("Floor", "HardPhase", "floor", "floor_curve", "hard_phase"),
+    "theory.localisation": ("FreeResponse", "Localisation", "localise"),
     "theory.oracle": ("Oracle", "RequiredStrength", "oracle", "required_strength"),
     "theory.prediction": ("Prediction", "curve", "predict"),
+    "theory.ranking": ("CalibrationPoint", "OperatingPoint", "Ranking"),
     "validation": ("ParameterError",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -120,6 +124,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Alignment",
     "AttentionClassifier",
+    "CalibrationPoint",
     "Capacity",
     "Comparison",
     "Curve",
@@ -129,15 +134,19 @@ __all__ = [
     "ElementwiseAttentionClassifier",
     "Floor",
     "Forecast",
+    "FreeResponse",
     "HardPhase",
     "LearntDirection",
+    "Localisation",
     "Loss",
     "MessagePassing",
+    "OperatingPoint",
     "Oracle",
     "ParameterError",
     "PooledClassifier",
     "Prediction",
     "Query",
+    "Ranking",
     "Readout",
     "RequiredStrength",
     "Sample",
@@ -172,6 +181,7 @@ __all__ = [
     "hard_phase",
     "learn_direction",
     "localisation_score",
+    "localise",
     "loss_names",
     "mask_tokens",
     "oracle",

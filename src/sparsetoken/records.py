@@ -38,7 +38,7 @@ class Record:
 
     Fields that are records or settings themselves are merged. The field `uncertainty` holds the
     error bars, by the names of the fields they belong to; a single number belongs to the first
-    field.
+    field. A field with the metadata "hidden" is not a value.
     """
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,6 +47,8 @@ class Record:
         bars: dict[str, Any] = {}
         for item in fields(self):  # type: ignore[arg-type]
             value = getattr(self, item.name)
+            if item.metadata.get("hidden"):
+                continue
             if item.name == "uncertainty":
                 bars = _bars(value, first=next(iter(flat)))
             elif value is None and item.metadata.get("merge"):

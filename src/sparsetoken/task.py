@@ -136,7 +136,10 @@ class Training(_Settings):
 
 @_settings
 class Query(_Settings):
-    """A query given directly instead of learnt: only its cosine with the signal and β‖q‖ matter."""
+    """A query given directly instead of learnt: only its cosine with the signal and β‖q‖ matter.
+
+    An infinite sharpness is hard attention: all weight on the token with the largest score.
+    """
 
     alignment: float = _described("cosine of the query with the signal (γ)")
     sharpness: float = _described("inverse temperature times the query's norm (κ = β‖q‖)")
@@ -144,7 +147,7 @@ class Query(_Settings):
     def __post_init__(self) -> None:
         self._store(
             alignment=validation.real("alignment", self.alignment, low=-1, high=1),
-            sharpness=validation.real("sharpness", self.sharpness, low=0),
+            sharpness=validation.real("sharpness", self.sharpness, low=0, infinite=True),
         )
 
 

@@ -45,9 +45,15 @@ def real(
     low: float = -math.inf,
     high: float = math.inf,
     inclusive: bool = True,
+    infinite: bool = False,
 ) -> float:
-    """Return `value` as a float if it is finite and within [low, high], or (low, high)."""
+    """Return `value` as a float if it is within [low, high], or (low, high), and finite.
+
+    With `infinite`, infinity is accepted too.
+    """
     accepted = f"a finite number{_interval(low, high, inclusive)}"
+    if infinite:
+        accepted += ", or infinity"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ParameterError(parameter, value, accepted)
     try:
@@ -55,7 +61,7 @@ def real(
     except OverflowError:
         raise ParameterError(parameter, value, accepted) from None
     inside = low <= number <= high if inclusive else low < number < high
-    if not (math.isfinite(number) and inside):
+    if not inside or not (math.isfinite(number) or (infinite and number > 0)):
         raise ParameterError(parameter, value, accepted)
     return number
 

@@ -118,6 +118,8 @@ def attention_triples(
         shape (2, 1) both labels share the work.
     """
     carries = np.asarray(positive)
+    if math.isinf(sharpness):
+        return _hard_triples(task, alignment, noise, carries)
     signal = _exponential_sums(noise[:, : task.informative], sharpness)
     rest = _exponential_sums(noise[:, task.informative :], sharpness)
     # Each group of tokens is relative to its own largest score; bring both to the larger one.
@@ -129,6 +131,17 @@ def attention_triples(
     along = signal_scale * signal.along + rest_scale * rest.along
     square = signal_scale**2 * signal.square + rest_scale**2 * rest.square
     return carries * on_signal / total, along / total, np.sqrt(square) / total
+
+
+def _hard_triples(
+    task: Task, alignment: float, noise: Array, carries: Array
+) -> tuple[Array, Array, Array]:
+    """Return (A, B, S) with all weight on the token of the largest score."""
+    signal = noise[:, : task.informative].max(axis=1).astype(float)
+    rest = noise[:, task.informative :].max(axis=1).astype(float)
+    picked = signal + task.strength * alignment * carries > rest
+    along = np.where(picked, signal, rest)
+    return (carries & picked).astype(float), along, np.ones_like(along)
 
 
 class _ExponentialSums(NamedTuple):

@@ -341,6 +341,8 @@ def _check(
     validation.choice("dtype", dtype, ("float64", "float32"))
     if query is not None and not drawn.takes_query:
         raise ParameterError("query", query, f"None: a {classifier} classifier has no query")
+    if query is not None and math.isinf(query.sharpness) and sampler == "plain":
+        raise ParameterError("sharpness", query.sharpness, "a finite number with sampler 'plain'")
     if at is not None and drawn.fixed_length and at.length != task.length:
         accepted = f"{task.length}, the training's: a {classifier} classifier has one length"
         raise ParameterError("at.length", at.length, accepted)

@@ -20,9 +20,11 @@ from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (
     Tail,
+    TokenGroup,
     draw_tokens,
     draw_weighted_tokens,
     exponential_sums,
+    hard_triple,
 )
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "classifier_law",
     "pooled_law",
     "score_law",
+    "softmax_triples",
     "vectorised_law",
 ]
 
@@ -213,7 +216,6 @@ def _replicate(
     task: Task, query: Query, log2_points: int, seed: tuple[int, int], rare: bool
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return c_q, c_e, S, y and weights of one replicate, positives first."""
-    shift = query.sharpness * task.strength * query.alignment
     mild = query.sharpness < MILD_SHARPNESS
     triples, weights = [], []
     for label, informative, rate in (
@@ -229,7 +231,7 @@ def _replicate(
         else:
             tokens = draw_tokens(counts, log2_points, stream, mean_first=mild)
             weight = np.ones(2**log2_points)
-        triples.append(exponential_sums(tokens, query.sharpness, (shift, 0.0)).softmax_triple())
+        triples.append(softmax_triples(task, query, tokens))
         weights.append(rate / weight.sum() * weight)
     amplitude, along_noise, scale = (
         np.concatenate(column) for column in zip(*triples, strict=True)
@@ -242,6 +244,17 @@ def _replicate(
         np.repeat([1.0, -1.0], 2**log2_points),
         np.concatenate(weights),
     )
+
+
+def softmax_triples(
+    task: Task, query: Query, tokens: tuple[TokenGroup, ...]
+) -> tuple[Array, Array, Array]:
+    """Return (A, B, S) of sequences: the weight of the first group of tokens, ⟨u, p⟩ and ‖p‖."""
+    shift = task.strength * query.alignment
+    if np.isinf(query.sharpness):
+        return hard_triple(tokens, (shift, 0.0))
+    sums = exponential_sums(tokens, query.sharpness, (query.sharpness * shift, 0.0))
+    return sums.softmax_triple()
 
 
 @dataclass(frozen=True)

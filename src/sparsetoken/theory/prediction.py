@@ -1,7 +1,9 @@
 """Test error, training loss and training error of a trained classifier, with error bars."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +13,15 @@ from sparsetoken.losses import get_loss
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
-from sparsetoken.records import Curve, Record
+from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
+from sparsetoken.theory.localisation import Localisation, localise
+from sparsetoken.theory.ranking import CalibrationPoint, OperatingPoint, Ranking
 from sparsetoken.theory.replicates import replicate_error
+from sparsetoken.theory.usage import BIAS, Tested, Usage, best_sharpness, recalibrated
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -28,6 +33,9 @@ __all__ = [
     "feature_law",
     "predict",
 ]
+
+# Where positives are rarer, the error says little, and results show the AUC as well.
+FEW_POSITIVES = 0.2
 
 # Points a class and replicate, as powers of two: where refining begins and ends, and how many
 # are enough to solve the equations before the correction on all points: so many powers fewer, and
@@ -97,6 +105,10 @@ class Prediction(Record):
     order_parameters : OrderParameters
     uncertainty : Uncertainty
     solution : Solution
+    at_sharpness, at_bias : float or None
+        Sharpness and bias at test time, if they are not those of training.
+    at : Task
+        The task at test time.
     """
 
     test_error: float
@@ -108,6 +120,86 @@ class Prediction(Record):
     order_parameters: OrderParameters
     uncertainty: Uncertainty
     solution: Solution
+    at_sharpness: float | None = field(default=None, metadata={"merge": True})
+    at_bias: float | None = field(default=None, metadata={"merge": True})
+    at: Task = field(kw_only=True, repr=False, metadata={"hidden": True})
+    _tested: Tested | None = field(
+        default=None, kw_only=True, repr=False, compare=False, metadata={"hidden": True}
+    )
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """How well the scores rank fresh sequences."""
+        assert self._tested is not None
+        return self._tested.ranking()
+
+    @property
+    def auc(self) -> float:
+        """P(score of a positive > score of a negative)."""
+        return self.ranking.auc
+
+    @property
+    def average_precision(self) -> float:
+        """Precision averaged over recall."""
+        return self.ranking.average_precision
+
+    @property
+    def balanced_error(self) -> float:
+        """The mean of the error on positives and the error on negatives."""
+        return self.ranking.balanced_error
+
+    @cached_property
+    def localisation(self) -> Localisation | None:
+        """Whether attention looks at the right tokens; None for classifiers without a query."""
+        if self.query is None:
+            return None
+        return localise(self.at, query=self.query, at_sharpness=self.at_sharpness)
+
+    def at_recall(self, recall: float) -> OperatingPoint:
+        """Return the threshold with the given recall, and what else it gives."""
+        return self.ranking.at_recall(recall)
+
+    def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
+        """Return the threshold with the given false-alarm rate, and what else it gives."""
+        return self.ranking.at_false_alarm_rate(rate)
+
+    def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
+        """Return recall against false-alarm rate."""
+        return self.ranking.roc(false_alarm_rates)
+
+    def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
+        """Return precision against recall."""
+        return self.ranking.precision_recall(recalls)
+
+    def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
+        """Return the probability of a positive label against the score."""
+        return self.ranking.calibration(scores)
+
+    def metrics(self, *names: str) -> dict[str, float]:
+        """Return quantities of `METRICS` by name, each with its error bar under name_uncertainty."""
+        flat: dict[str, float] = {}
+        for name in names:
+            of_tokens = validation.choice("metric", name, METRICS) in LOCALISATION
+            source = self.localisation if of_tokens else self.ranking
+            if source is None:
+                accepted = "a quantity of scores (" + ", ".join(RANKING) + ") without a query"
+                raise ParameterError("metric", name, accepted)
+            bar = source.uncertainty[name] if self.solution.converged else np.inf
+            flat |= {name: getattr(source, name), name + UNCERTAINTY: bar}
+        return flat
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values by name; with the AUC, where positives are rarer than 20 %."""
+        flat = super().to_dict()
+        if self.at.positive_rate >= FEW_POSITIVES:
+            return flat
+        first = {name: flat.pop(name) for name in ("test_error", "test_error" + UNCERTAINTY)}
+        return {**first, **self.metrics("auc"), **flat}
+
+
+RANKING = ("auc", "average_precision", "balanced_error")
+LOCALISATION = ("attended_mass", "hit_rate")
+METRICS = (*RANKING, *LOCALISATION)
 
 
 @one_thread
@@ -118,6 +210,8 @@ def predict(
     classifier: str = "attention",
     query: Query | None = None,
     at: Task | None = None,
+    at_sharpness: float | str | None = None,
+    recalibrate: bool = False,
     tolerance: float = 1e-4,
 ) -> Prediction:
     """Predict the outcome of training a classifier on a task.
@@ -132,11 +226,17 @@ def predict(
     at : Task, optional
         Test on this task instead: sequences of another length, sparsity, strength or rate.
         The direction of the signal stays the same.
+    at_sharpness : float or "best", optional
+        Test with this sharpness κ of the softmax; infinity puts all weight on the largest score,
+        "best" finds the one of least error.
+    recalibrate : bool
+        Test with the bias of least error on the task at test time instead of the trained one.
     tolerance : float
         Wanted numerical error of the test error. If it cannot be reached, the uncertainty and the
         status say so. A test error below it is given to about 5 % of its value.
     """
-    return _Path(classifier, query, at, tolerance).predict(task, training)
+    usage = Usage(at, at_sharpness, recalibrate)
+    return Predictor(classifier, query, usage, tolerance).predict(task, training)
 
 
 @one_thread
@@ -149,6 +249,8 @@ def curve(
     classifier: str = "attention",
     query: Query | None = None,
     at: Task | None = None,
+    at_sharpness: float | str | None = None,
+    recalibrate: bool = False,
     tolerance: float = 1e-4,
 ) -> Curve[Prediction]:
     """Predict along a path: one field of the task, the training or the query takes many values.
@@ -162,8 +264,10 @@ def curve(
         A numeric field of `Task` or `Training`, or of `Query` if a query is given.
     values : iterable of float
         Its values, in the order in which predictions are returned.
+    task, training, classifier, query, at, at_sharpness, recalibrate, tolerance
+        As in `predict`.
     """
-    path = _Path(classifier, query, at, tolerance)
+    path = Predictor(classifier, query, Usage(at, at_sharpness, recalibrate), tolerance)
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
     points, predictions = [], []
@@ -208,28 +312,35 @@ def chosen_query(
     return learnt.query, learnt
 
 
-class _Path:
-    """Predictions one after another, each starting from the last."""
+class Predictor:
+    """Predictions one after another, each starting from the last.
+
+    `usage` may change between two predictions: what was trained last is kept.
+    """
 
     def __init__(
-        self, classifier: str, query: Query | None, at: Task | None, tolerance: float
+        self, classifier: str, query: Query | None, usage: Usage, tolerance: float
     ) -> None:
         self.law = classifier_law(classifier)
         self.classifier = classifier
         self.query = query
-        validation.instance("at", at, Task, optional=True)
-        self.at = at
+        self.usage = usage
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
         self._state: State | None = None
+        self._trained: tuple[Any, LimitReadout] | None = None
+        self._trained_for: Any = None
+        self._best: tuple[Any, float] | None = None
         self._size = FIRST_SIZE
 
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
         validation.instance("training", training, Training)
         query, learnt = chosen_query(task, training, self.classifier, self.query)
-        if self.at is not None and self.law.fixed_length and self.at.length != task.length:
+        at = self.usage.at
+        if at is not None and self.law.fixed_length and at.length != task.length:
             accepted = f"{task.length}, the training length, for the {self.classifier} classifier"
-            raise ParameterError("at.length", self.at.length, accepted)
+            raise ParameterError("at.length", at.length, accepted)
+        self.usage.check(self.law.takes_query, self.classifier)
         while True:
             found = self._predict_at(task, training, query, self._size)
             prediction = replace(found, learnt=learnt)
@@ -254,6 +365,52 @@ class _Path:
     def _predict_at(
         self, task: Task, training: Training, query: Query | None, size: int
     ) -> Prediction:
+        readout = self._train(task, training, query, size)
+        usage, at = self.usage, self.usage.at or task
+        used = query
+        # Points of its own keep the law at test time independent of the errors of training's.
+        make = partial(feature_law, at, self.classifier, seed=1 if usage.differs else 0)
+        if usage.sharpness is not None and query is not None:
+            used = query.replace(sharpness=self._sharpness(readout, query, make))
+        law = partial(make, used, log2_points=size)
+        tested = recalibrated(readout, law()) if usage.recalibrate else readout
+        error = _test_error(tested, law())
+        if error.value + error.bar < min(self.tolerance, RARE) and readout.solution.converged:
+            error = self._rare_error(tested, at, used, error)
+        return replace(
+            _summary(readout, error, query, at),
+            at_sharpness=used.sharpness if used is not None and used is not query else None,
+            at_bias=float(tested.weights[BIAS]) if usage.recalibrate else None,
+            _tested=Tested(law, tested.weights, tested.replicate_weights, tested.weights_error),
+        )
+
+    def _sharpness(
+        self, readout: LimitReadout, query: Query, make: Callable[..., FeatureLaw]
+    ) -> float:
+        """Return the sharpness at test time; the best one is looked for once, on few points."""
+        wanted, recalibrate = self.usage.sharpness, self.usage.recalibrate
+        if not isinstance(wanted, str):
+            assert wanted is not None
+            return wanted
+        key = (self._trained_for, self.usage)
+        if self._best is None or self._best[0] != key:
+            found = best_sharpness(
+                lambda other, points: make(other, log2_points=points),
+                readout.weights,
+                query,
+                recalibrate=recalibrate,
+            )
+            self._best = (key, found)
+        return self._best[1]
+
+    def _train(
+        self, task: Task, training: Training, query: Query | None, size: int
+    ) -> LimitReadout:
+        """Return the readout for a law with that many points, the last one if it is the same."""
+        self._trained_for = (task, training, query)
+        key = (*self._trained_for, size)
+        if self._trained is not None and self._trained[0] == key:
+            return self._trained[1]
         law = feature_law(task, self.classifier, query, size)
         coarse = law
         if law.replicates > 1:
@@ -263,13 +420,8 @@ class _Path:
         readout = limit_readout((coarse, law), loss, training.alpha1, training.ridge, self._state)
         if readout.solution.converged:
             self._state = readout.state
-        tested = law
-        if self.at is not None:
-            tested = feature_law(self.at, self.classifier, query, size, seed=1)
-        error = _test_error(readout, tested)
-        if error.value + error.bar < min(self.tolerance, RARE) and readout.solution.converged:
-            error = self._rare_error(readout, task if self.at is None else self.at, query, error)
-        return _summary(readout, error, query)
+        self._trained = (key, readout)
+        return readout
 
     def _rare_error(
         self, readout: LimitReadout, task: Task, query: Query | None, error: "_TestError"
@@ -306,7 +458,7 @@ def _test_error(readout: LimitReadout, tested: FeatureLaw) -> _TestError:
     return _TestError(value, bar if seen else max(bar, value), numerical, seen)
 
 
-def _summary(readout: LimitReadout, error: _TestError, query: Query | None) -> Prediction:
+def _summary(readout: LimitReadout, error: _TestError, query: Query | None, at: Task) -> Prediction:
     margin_error = None
     if readout.replicate_margins is not None:
         margin_error = replicate_error(readout.replicate_margins) + readout.solution.residual
@@ -332,6 +484,7 @@ def _summary(readout: LimitReadout, error: _TestError, query: Query | None) -> P
         order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
         uncertainty=uncertainty,
         solution=_read_with_care(readout.solution) if not error.seen else readout.solution,
+        at=at,
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "draw_tokens",
     "draw_weighted_tokens",
     "exponential_sums",
+    "hard_triple",
     "rest_sums",
     "truncated_moment",
 ]
@@ -184,6 +185,19 @@ class ExponentialSums:
     def softmax_triple(self) -> tuple[Array, Array, Array]:
         """Return (A, B, S) of the softmax weights p: the first group's weight, ⟨u, p⟩ and ‖p‖."""
         return self.marked / self.total, self.first / self.total, np.sqrt(self.square) / self.total
+
+
+def hard_triple(
+    tokens: tuple[TokenGroup, ...], shifts: tuple[float, float]
+) -> tuple[Array, Array, Array]:
+    """Return (A, B, S) of hard attention: all weight on the largest of the u + shift of its group."""
+    points = len(tokens[0].values)
+    largest = [
+        group.values[:, 0] if group.values.shape[1] else np.full(points, -np.inf)
+        for group in tokens
+    ]
+    marked = largest[0] + shifts[0] > largest[1] + shifts[1]
+    return marked.astype(float), np.where(marked, *largest), np.ones(points)
 
 
 def exponential_sums(

@@ -1,0 +1,584 @@
+"""How well scores rank sequences, for rare positives above all (docs/theory.md, section 12.1).
+
+The score of a fresh sequence is s = m + σG given a point of the law of its features, with G standard
+normal. Recall and false-alarm rate at a threshold t are the means of Φ((m - t)/σ) over positives and
+over negatives, and everything else follows from these two functions of t.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from scipy import optimize
+from scipy.special import expit, log_ndtr, ndtr, ndtri
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.numerics.quadrature import legendre, normal_density
+from sparsetoken.records import Curve, Record
+from sparsetoken.theory.laws import ScoreLaw
+from sparsetoken.theory.replicates import replicate_error
+
+__all__ = [
+    "CalibrationPoint",
+    "OperatingPoint",
+    "Ranking",
+    "best_threshold",
+    "densities",
+    "first_replicate",
+    "rates",
+]
+
+# Points of a law this close, in units of their spread and in its logarithm, are merged for the
+# integrals over all thresholds. Rough bins show how replicates differ, and how much merging does:
+# its error falls with the square of the widths, by 10.
+_FINE_BINS = (0.15, 0.03)
+_ROUGH_BINS = (0.45, 0.1)
+_MERGING = 0.3
+
+# A class is followed over thresholds that leave out this much of it on either side.
+_TAIL = 1e-9
+_BISECTIONS = 16
+_NEWTON_STEPS = 8
+
+# Chebyshev nodes of a rate on its window: where to begin, where to end, and the wanted accuracy.
+_FIRST_NODES = 33
+_MOST_NODES = 513
+_ACCURACY = 2e-6
+_FINE_NODES = 128
+
+# Normal quantiles of rates are kept within these.
+_FARTHEST = 30.0
+_NARROWEST = 1e-290
+
+# Entries of the work arrays of exact rates.
+_BLOCK = 2**20
+
+
+def rates(law: ScoreLaw, thresholds: Array) -> Array:
+    """Return recall and false-alarm rate at thresholds (k,), by replicate: (2, replicates, k)."""
+    return _by_class(law, thresholds, lambda z, _: ndtr(z))
+
+
+def densities(law: ScoreLaw, thresholds: Array) -> Array:
+    """Return the densities of the scores of positives and of negatives, (2, replicates, k)."""
+    return _by_class(law, thresholds, lambda z, spread: normal_density(z) / spread)
+
+
+def _by_class(law: ScoreLaw, thresholds: Array, function: Callable[[Array, Array], Array]) -> Array:
+    """Average function((m - t)/σ, σ) over each class and replicate."""
+    found = np.empty((2, law.replicates, len(thresholds)))
+    size = max(1, _BLOCK // len(law.mean))
+    means, spreads = law.mean[:, None], np.maximum(law.spread, _NARROWEST)[:, None]
+    for first in range(0, len(thresholds), size):
+        part = slice(first, first + size)
+        values = function((means - thresholds[part]) / spreads, spreads)
+        columns = values.reshape(law.replicates, -1, values.shape[1])
+        for index, sign in enumerate((1.0, -1.0)):
+            weights = np.where(law.label == sign, law.weight, 0.0).reshape(law.replicates, 1, -1)
+            found[index, :, part] = (weights @ columns)[:, 0] / weights.sum(axis=2)
+    return found
+
+
+def first_replicate(law: ScoreLaw) -> ScoreLaw:
+    """Return the first replicate as a law of its own."""
+    size = len(law.mean) // law.replicates
+    mean, spread, label = law.mean[:size], law.spread[:size], law.label[:size]
+    return ScoreLaw(mean, spread, label, law.weight[:size] * law.replicates)
+
+
+@dataclass(frozen=True)
+class OperatingPoint(Record):
+    """What a threshold on the score gives.
+
+    Attributes
+    ----------
+    threshold : float
+        Scores above it are called positive; the trained classifier has 0.
+    recall : float
+        Fraction of the positives that are called positive.
+    false_alarm_rate : float
+        Fraction of the negatives that are called positive.
+    precision : float
+        Fraction of those called positive that are.
+    uncertainty : dict
+        Numerical error bars by name.
+    """
+
+    threshold: float
+    recall: float
+    false_alarm_rate: float
+    precision: float
+    uncertainty: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CalibrationPoint(Record):
+    """How far a score can be read as a probability.
+
+    Attributes
+    ----------
+    probability : float
+        P(y = +1 | score).
+    stated_probability : float
+        1/(1 + exp(-score)), what the logistic loss takes the score for.
+    density : float
+        Density of the score among all sequences.
+    uncertainty : dict
+        Numerical error bars by name.
+    """
+
+    probability: float
+    stated_probability: float
+    density: float
+    uncertainty: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Ranking quantities of one law of scores, with numerical error bars.
+
+    Attributes
+    ----------
+    law : ScoreLaw
+    replicated : ScoreLaw
+        The same with each replicate's own readout, whose differences are the error of the law.
+    shifted : tuple of ScoreLaw
+        The first replicate of `law`, with one parameter of the readout after the other moved by
+        its numerical error.
+    """
+
+    law: ScoreLaw
+    replicated: ScoreLaw
+    shifted: tuple[ScoreLaw, ...] = ()
+
+    @property
+    def auc(self) -> float:
+        """P(score of a positive > score of a negative): E Φ((m₊ - m₋)/√(σ₊² + σ₋²))."""
+        return self._integrals["auc"][0]
+
+    @property
+    def average_precision(self) -> float:
+        """Precision averaged over recall: ∫ precision d(recall)."""
+        return self._integrals["average_precision"][0]
+
+    @cached_property
+    def balanced_error(self) -> float:
+        """The mean of the error on positives and the error on negatives."""
+        return float(_balanced(rates(self.law, _TRAINED).mean(axis=1))[0])
+
+    @cached_property
+    def uncertainty(self) -> dict[str, float]:
+        """Numerical error bars of the three numbers, by name."""
+        bars = {name: bar for name, (_, bar) in self._integrals.items()}
+        return {**bars, "balanced_error": self._balanced_error_bar}
+
+    def at_recall(self, recall: float) -> OperatingPoint:
+        """Return the operating point with the given recall."""
+        level = validation.real("recall", recall, low=0, high=1, inclusive=False)
+        return self._operating_points(np.array([level]), side=0)[0]
+
+    def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
+        """Return the operating point with the given false-alarm rate."""
+        level = validation.real("false_alarm_rate", rate, low=0, high=1, inclusive=False)
+        return self._operating_points(np.array([level]), side=1)[0]
+
+    def at_threshold(self, threshold: float) -> OperatingPoint:
+        """Return the operating point of a threshold on the score."""
+        value = validation.real("threshold", threshold)
+        return self._points(np.array([value]), side=None)[0]
+
+    def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
+        """Return recall against false-alarm rate, at the given rates or at well-chosen ones."""
+        levels = self._levels("false_alarm_rate", false_alarm_rates, side=1)
+        points = self._operating_points(levels, side=1)
+        return Curve("false_alarm_rate", tuple(map(float, levels)), tuple(points), {})
+
+    def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
+        """Return precision against recall, at the given recalls or at well-chosen ones."""
+        levels = self._levels("recall", recalls, side=0)
+        points = self._operating_points(levels, side=0)
+        return Curve("recall", tuple(map(float, levels)), tuple(points), {})
+
+    def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
+        """Return P(y = +1 | score) against the score, over the range that holds 99.8 % of them."""
+        if scores is None:
+            ends = [self._thresholds(np.array([0.001, 0.999]), side) for side in (0, 1)]
+            points = np.linspace(np.min(ends), np.max(ends), _CURVE_POINTS)
+        else:
+            points = _checked("scores", scores, -np.inf, np.inf)
+        weights = self._class_weights[:, None]
+
+        def probability(law: ScoreLaw) -> Array:
+            joint = weights[..., None] * densities(law, points)
+            return np.asarray(joint[0] / np.maximum(joint.sum(axis=0), _NARROWEST))
+
+        joint = weights * densities(self.law, points).mean(axis=1)
+        density = joint.sum(axis=0)
+        values = joint[0] / np.maximum(density, _NARROWEST)
+        bars = self._bars(probability)
+        found = [
+            CalibrationPoint(
+                probability=float(values[k]),
+                stated_probability=float(expit(points[k])),
+                density=float(density[k]),
+                uncertainty={"probability": float(bars[k])},
+            )
+            for k in range(len(points))
+        ]
+        return Curve("score", tuple(map(float, points)), tuple(found), {})
+
+    @cached_property
+    def _class_weights(self) -> Array:
+        positive = float(self.law.weight[self.law.label > 0].sum() / self.law.weight.sum())
+        return np.array([positive, 1 - positive])
+
+    @property
+    def _balanced_error_bar(self) -> float:
+        bars = self._bars(lambda law: _balanced(rates(law, _TRAINED)))
+        return float(bars[0])
+
+    def _bars(self, quantity: Callable[[ScoreLaw], Array]) -> Array:
+        """Return error bars (k,) of a quantity that gives (replicates, k) for a law."""
+        bars = np.array([replicate_error(column) for column in quantity(self.replicated).T])
+        if self.shifted:
+            reference = quantity(self._first)[0]
+            bars += sum(np.abs(quantity(law)[0] - reference) for law in self.shifted)
+        return bars
+
+    @cached_property
+    def _first(self) -> ScoreLaw:
+        return first_replicate(self.law)
+
+    def _levels(self, name: str, given: Iterable[float] | None, side: int) -> Array:
+        if given is not None:
+            return _checked(name, given, 0.0, 1.0)
+        # Evenly spaced in the normal quantile, where a curve of two normal laws is straight, down
+        # to where a tenth of the rarer class is left.
+        least = 0.1 * min(1.0, *self._class_weights) if side else 0.001
+        return np.asarray(ndtr(np.linspace(ndtri(least), ndtri(0.999), _CURVE_POINTS)))
+
+    def _operating_points(self, levels: Array, side: int) -> list[OperatingPoint]:
+        return self._points(self._thresholds(levels, side), side)
+
+    def _points(self, thresholds: Array, side: int | None) -> list[OperatingPoint]:
+        """Return operating points; the rate of class `side` is given, and has no error bar."""
+        centre = rates(self.law, thresholds).mean(axis=1)
+        slopes = np.maximum(densities(self.law, thresholds).mean(axis=1), _NARROWEST)
+        weights = self._class_weights
+
+        def quantities(law: ScoreLaw) -> Array:
+            """Recall, false-alarm rate, precision and threshold in a row, (replicates, 4 k)."""
+            found = rates(law, thresholds)
+            moved = np.zeros_like(found[0])
+            if side is not None:
+                # A threshold that keeps the given rate moves by what this law makes of it.
+                moved = (found[side] - centre[side]) / slopes[side]
+                found = np.clip(found - moved * slopes[:, None, :], 0.0, 1.0)
+            columns = (found[0], found[1], _precision(found, weights), thresholds + moved)
+            return np.concatenate(columns, axis=1)
+
+        precision = _precision(centre, weights)
+        bars = self._bars(quantities).reshape(4, -1)
+        names = ("recall", "false_alarm_rate", "precision", "threshold")
+        return [
+            OperatingPoint(
+                threshold=float(thresholds[k]),
+                recall=float(centre[0, k]),
+                false_alarm_rate=float(centre[1, k]),
+                precision=float(precision[k]),
+                uncertainty={name: float(bar) for name, bar in zip(names, bars[:, k], strict=True)},
+            )
+            for k in range(len(thresholds))
+        ]
+
+    def _thresholds(self, levels: Array, side: int) -> Array:
+        """Return the thresholds (k,) above which a class has the given weights (k,).
+
+        Bisection on merged points, then Newton's method on the logarithm of the exact rate.
+        """
+        found = _quantiles(*_merge(self.law, (1.0, -1.0)[side], 1, _FINE_BINS)[0], levels, steps=30)
+        for _ in range(_NEWTON_STEPS):
+            rate = rates(self.law, found)[side].mean(axis=0)
+            slope = np.maximum(densities(self.law, found)[side].mean(axis=0), _NARROWEST)
+            found = found + np.log(np.maximum(rate, _NARROWEST) / levels) * rate / slope
+            if np.all(np.abs(rate / levels - 1) < 1e-6):  # and the step just made squares that
+                break
+        return found
+
+    @cached_property
+    def _integrals(self) -> dict[str, tuple[float, float]]:
+        """AUC and average precision with their error bars."""
+        moved = (self._first, *self.shifted) if self.shifted else ()
+        rows = _Rows.merged(self.law, (self.replicated, *moved), self._class_weights)
+        values, resolution = rows.integrals()
+        replicates = self.replicated.replicates
+        found = {}
+        for name, row, error in zip(("auc", "average_precision"), values, resolution, strict=True):
+            fine, rough, copies = row[0], row[1], row[2 : 2 + replicates]
+            numerical = np.abs(row[2 + replicates :] - row[2 + replicates : 3 + replicates]).sum()
+            bar = replicate_error(copies) + _MERGING * abs(fine - rough)
+            found[name] = (float(fine), float(bar + numerical + error))
+        return found
+
+
+_CURVE_POINTS = 61
+
+# The threshold of the trained classifier: its bias is part of the score.
+_TRAINED = np.zeros(1)
+
+
+def _checked(name: str, given: Iterable[float], low: float, high: float) -> Array:
+    inclusive = not np.isfinite(low)
+    values = [validation.real(name, v, low=low, high=high, inclusive=inclusive) for v in given]
+    return np.array(values)
+
+
+def _balanced(rates: Array) -> Array:
+    return np.asarray(0.5 * (1 - rates[0] + rates[1]))
+
+
+def _precision(rates: Array, weights: Array) -> Array:
+    """Return the precision from rates (2, ...); 1 where nothing is called positive."""
+    hits, alarms = weights[0] * rates[0], weights[1] * rates[1]
+    total = hits + alarms
+    return np.asarray(np.divide(hits, total, out=np.ones_like(hits), where=total > 0))
+
+
+def best_threshold(law: ScoreLaw, *, rough: bool = False) -> float:
+    """Return the threshold of least error; far below or above all scores if one label is best.
+
+    A search around both classes on merged points, and then a bounded search on the law itself,
+    unless a `rough` answer will do.
+    """
+    sides = [_merge(law, sign, 1, _FINE_BINS)[0] for sign in (1.0, -1.0)]
+    shares = [float(law.weight[law.label == sign].sum()) for sign in (1.0, -1.0)]
+
+    def best_of(grid: Array) -> tuple[float, float, float]:
+        """Return the best of rising thresholds, and its neighbours."""
+        above = [
+            weight @ ndtr((mean[:, None] - grid) / spread[:, None])
+            for mean, spread, weight in sides
+        ]
+        best = int(np.argmin(shares[0] * (1 - above[0]) + shares[1] * above[1]))
+        last = len(grid) - 1
+        return float(grid[best]), float(grid[max(best - 1, 0)]), float(grid[min(best + 1, last)])
+
+    far = float(law.spread.max()) * 2 * _FARTHEST
+    ends = (float(law.mean.min()) - far, float(law.mean.max()) + far)
+    best, low, high = best_of(np.unique(np.concatenate([ends, *map(_around, sides)])))
+    if best in ends:
+        return best
+    best, low, high = best_of(np.linspace(low, high, 33))
+    if rough:
+        return best
+    excess, scale = law.label * law.mean, np.maximum(law.spread, _NARROWEST)
+    found = optimize.minimize_scalar(
+        lambda t: float(law.weight @ ndtr((law.label * t - excess) / scale)),
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 1e-5 * float(scale.min())},
+    )
+    return float(found.x)
+
+
+def _around(side: tuple[Array, Array, Array]) -> Array:
+    """Return thresholds around the scores of a class, six standard deviations either way."""
+    mean, spread, weight = side
+    centre = weight @ mean
+    deviation = np.sqrt(weight @ (spread**2 + (mean - centre) ** 2))
+    return np.asarray(centre + deviation * np.linspace(-6.0, 6.0, 49))
+
+
+def _quantiles(mean: Array, spread: Array, weight: Array, levels: Array, steps: int) -> Array:
+    """Return t (k,) with Σ weight Φ((mean - t)/spread) = level, by bisection."""
+    low = np.full(len(levels), (mean - _FARTHEST * spread).min())
+    high = np.full(len(levels), (mean + _FARTHEST * spread).max())
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        above = weight @ ndtr((mean[:, None] - middle) / spread[:, None]) > levels
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.asarray(0.5 * (low + high))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Several laws with few points each, side by side.
+
+    Points of one class and row lie next to each other; a row's weights sum to one in each class.
+
+    Attributes
+    ----------
+    mean, spread, weight : arrays of shape (n,)
+    starts : array of shape (2 rows,)
+        Where the points of each class of each row begin, positives of all rows first.
+    class_weights : array of shape (2,)
+    """
+
+    mean: Array
+    spread: Array
+    weight: Array
+    starts: Array
+    class_weights: Array
+
+    @classmethod
+    def merged(cls, law: ScoreLaw, others: Sequence[ScoreLaw], class_weights: Array) -> "_Rows":
+        """Merge points that lie close together.
+
+        The rows are the law with fine bins, the same with rough bins, and every replicate of every
+        other law with rough bins.
+        """
+        parts = []
+        for sign in (1.0, -1.0):
+            parts += _merge(law, sign, 1, _FINE_BINS) + _merge(law, sign, 1, _ROUGH_BINS)
+            for other in others:
+                # The same points fall into the same bins, or the bins' edges would show.
+                alike = law if other.replicates == law.replicates else first_replicate(law)
+                parts += _merge(other, sign, other.replicates, _ROUGH_BINS, alike)
+        sizes = [len(part[0]) for part in parts]
+        mean, spread, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(mean, spread, weight, np.cumsum([0, *sizes[:-1]]), class_weights)
+
+    @property
+    def rows(self) -> int:
+        """How many laws there are."""
+        return len(self.starts) // 2
+
+    def integrals(self) -> tuple[Array, Array]:
+        """Return AUC and average precision of each row (2, rows), and their resolution error (2,)."""
+        auc, auc_error = self._resolved(1, self._auc)
+        precision, precision_error = self._resolved(0, self._average_precision)
+        return np.stack([auc, precision]), np.array([auc_error, precision_error])
+
+    def _resolved(
+        self, side: int, integral: Callable[[Array, Array], Array]
+    ) -> tuple[Array, float]:
+        """Integrate over the window of a class with more and more nodes."""
+        low, high = self._window(side)
+        count, known, before = _FIRST_NODES, None, None
+        while True:
+            nodes = 0.5 * (low + high) + 0.5 * (high - low) * _nodes(count)
+            if known is None:
+                known = self._quantiles(nodes)
+                before = integral(*_on_fine_grid(known[:, :, ::2]))
+            else:
+                finer = np.empty((*known.shape[:2], count))
+                finer[:, :, ::2], finer[:, :, 1::2] = known, self._quantiles(nodes[1::2])
+                known = finer
+            values = integral(*_on_fine_grid(known))
+            error = float(np.abs(values - before)[0])
+            if error <= _ACCURACY or count >= _MOST_NODES:
+                return values, error
+            before, count = values, 2 * count - 1
+
+    def _auc(self, quantiles: Array, slopes: Array) -> Array:
+        """Return ∫ recall d(false-alarm rate)."""
+        recall, alarms = quantiles
+        density = normal_density(alarms) * -slopes[1]
+        inner = (ndtr(recall) * density) @ _fine_weights()
+        # What the window leaves out below and above.
+        below = ndtr(-alarms[:, 0]) * ndtr(recall[:, 0])
+        above = 0.5 * ndtr(alarms[:, -1]) * ndtr(recall[:, -1])
+        return np.asarray(inner + below + above)
+
+    def _average_precision(self, quantiles: Array, slopes: Array) -> Array:
+        """Return ∫ precision d(recall)."""
+        recall, alarms = quantiles
+        odds = np.log(self.class_weights[1] / self.class_weights[0])
+        precision = expit(log_ndtr(recall) - log_ndtr(alarms) - odds)
+        inner = (precision * normal_density(recall) * -slopes[0]) @ _fine_weights()
+        below = precision[:, 0] * ndtr(-recall[:, 0])
+        above = precision[:, -1] * ndtr(recall[:, -1])
+        return np.asarray(inner + below + above)
+
+    def _window(self, side: int) -> tuple[float, float]:
+        """Return thresholds between which almost all of a class lies, for the first row."""
+        first = side * self.rows
+        stop = self.starts[first + 1] if first + 1 < len(self.starts) else len(self.mean)
+        chosen = slice(self.starts[first], stop)
+        columns = (self.mean[chosen], self.spread[chosen], self.weight[chosen])
+        low, high = _quantiles(*columns, np.array([1 - _TAIL, _TAIL]), _BISECTIONS)
+        return float(low), float(high)
+
+    def _quantiles(self, thresholds: Array) -> Array:
+        """Return the normal quantiles of recall and false-alarm rate, (2, rows, k).
+
+        They are smooth functions of the threshold, nearly straight lines, which a few nodes
+        follow into the far tails.
+        """
+        z = (self.mean[:, None] - thresholds) / self.spread[:, None]
+        tail = ndtr(-np.abs(z))
+        shares = self.weight[:, None]
+        above = np.add.reduceat(shares * np.where(z > 0, 1 - tail, tail), self.starts, axis=0)
+        # A rate near 1 keeps its digits in what is missing.
+        below = np.add.reduceat(shares * np.where(z > 0, tail, 1 - tail), self.starts, axis=0)
+        quantiles = np.where(above < below, ndtri(above), -ndtri(below))
+        return np.asarray(np.clip(quantiles, -_FARTHEST, _FARTHEST).reshape(2, self.rows, -1))
+
+
+def _merge(
+    law: ScoreLaw,
+    sign: float,
+    rows: int,
+    bins: tuple[float, float],
+    alike: ScoreLaw | None = None,
+) -> list[tuple[Array, Array, Array]]:
+    """Return (mean, spread, weight) of a class in each row, with close points made one.
+
+    A group of normal laws becomes one normal law of the same weight, mean and variance. Which
+    points are close may be decided by those of another law, `alike`.
+    """
+    chosen = law.label == sign
+    mean, weight = law.mean[chosen], law.weight[chosen]
+    spread = np.maximum(law.spread[chosen], _NARROWEST)
+    row = np.repeat(np.arange(rows), len(law.mean) // rows)[chosen]
+    where, width = (mean, spread) if alike is None else (alike.mean[chosen], alike.spread[chosen])
+    level = np.floor(np.log(np.maximum(width, _NARROWEST)) / bins[1])
+    place = np.floor(where / (bins[0] * np.exp(level * bins[1])))
+    # One integer for each bin; a spread that small beside its mean is as good as none.
+    place = np.clip(place, -(2**24), 2**24) + 2**24
+    key = ((row << 17) + (level + 2**16).astype(np.int64) << 26) + place.astype(np.int64)
+    order = np.argsort(key, kind="stable")
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    weight, mean, spread = weight[order], mean[order], spread[order]
+    total = np.add.reduceat(weight, first)
+    centre = np.add.reduceat(weight * mean, first) / total
+    offset = mean - np.repeat(centre, np.diff(np.append(first, len(mean))))
+    variance = np.add.reduceat(weight * (spread**2 + offset**2), first) / total
+    merged = (centre, np.sqrt(variance), total)
+    cuts = np.searchsorted(row[order][first], np.arange(1, rows))
+    parts = zip(*(np.split(column, cuts) for column in merged), strict=True)
+    return [(m, s, w / w.sum()) for m, s, w in parts]
+
+
+@lru_cache
+def _nodes(count: int) -> Array:
+    """Return the Chebyshev points with both ends, rising; every other one is a node of half."""
+    return np.asarray(-np.cos(np.pi * np.arange(count) / (count - 1)))
+
+
+@lru_cache
+def _interpolation(count: int) -> tuple[Array, Array]:
+    """Return matrices that take values at the nodes to values and slopes on the fine grid."""
+    to_coefficients = np.linalg.inv(chebyshev.chebvander(_nodes(count), count - 1))
+    grid = _fine_grid()
+    values = chebyshev.chebvander(grid, count - 1) @ to_coefficients
+    derivative = chebyshev.chebder(to_coefficients)
+    slopes = chebyshev.chebvander(grid, count - 2) @ derivative
+    return values.T, slopes.T
+
+
+def _fine_grid() -> Array:
+    return 2 * legendre(_FINE_NODES)[0] - 1
+
+
+def _fine_weights() -> Array:
+    return 2 * legendre(_FINE_NODES)[1]
+
+
+def _on_fine_grid(quantiles: Array) -> tuple[Array, Array]:
+    """Return values and slopes (in units of half the window) on the fine grid, (2, rows, grid)."""
+    values, slopes = _interpolation(quantiles.shape[2])
+    return quantiles @ values, quantiles @ slopes

@@ -1,0 +1,153 @@
+"""How a trained classifier is used: on which task, how sharp, with which bias.
+
+The trained readout stays what it is. Its scores on other sequences, or with another sharpness of the
+softmax, are exact as well (docs/theory.md, section 12.3), and so is the choice of a better sharpness
+and a better bias: two numbers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize
+from scipy.special import ndtr
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.task import Query, Task
+from sparsetoken.theory.laws import FeatureLaw, ScoreLaw, score_law
+from sparsetoken.theory.limit import LimitReadout
+from sparsetoken.theory.ranking import Ranking, best_threshold, first_replicate
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Tested", "Usage", "best_sharpness", "recalibrated"]
+
+BEST = "best"
+
+# Place of the bias among the weights of a readout.
+BIAS = -2
+
+# Where the best sharpness is looked for, beside the trained one and infinity, and with how many
+# points a class and replicate, as a power of two.
+_SHARPNESS_GRID = np.geomspace(0.03, 30.0, 13)
+_SEARCH_SIZE = 9
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How a trained classifier is used.
+
+    Attributes
+    ----------
+    at : Task or None
+        The task that it is tested on; None for that of training.
+    sharpness : float, "best" or None
+        Sharpness κ of the softmax, infinite for the largest score alone; the one of least error;
+        or that of training.
+    recalibrate : bool
+        Whether the bias is the one of least error, instead of that of training.
+    """
+
+    at: Task | None = None
+    sharpness: float | str | None = None
+    recalibrate: bool = False
+
+    def __post_init__(self) -> None:
+        validation.instance("at", self.at, Task, optional=True)
+        validation.instance("recalibrate", self.recalibrate, bool)
+        if isinstance(self.sharpness, str):
+            validation.choice("at_sharpness", self.sharpness, [BEST])
+        elif self.sharpness is not None:
+            validation.real("at_sharpness", self.sharpness, low=0, infinite=True)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the law of the features is another one than in training."""
+        return self.at is not None or self.sharpness is not None
+
+    def check(self, takes_query: bool, classifier: str) -> None:
+        """Refuse a sharpness for a classifier without a query."""
+        if self.sharpness is not None and not takes_query:
+            accepted = f"None: a {classifier} classifier has no softmax"
+            raise ParameterError("at_sharpness", self.sharpness, accepted)
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """A readout and the law of the features that it meets, which is made again when needed.
+
+    Attributes
+    ----------
+    law : callable
+        Gives the `FeatureLaw`.
+    weights : array of shape (k + 2,)
+        (μ_1 … μ_k, b, ν).
+    replicate_weights : array of shape (replicates, k + 2)
+        The same from each replicate of the training law.
+    weights_error : array of shape (k + 2,)
+        Numerical error of the weights.
+    """
+
+    law: Callable[[], FeatureLaw]
+    weights: Array
+    replicate_weights: Array
+    weights_error: Array
+
+    def ranking(self) -> Ranking:
+        """Return the ranking quantities of the scores."""
+        law = self.law()
+        replicates = self.replicate_weights if law.replicates > 1 else self.weights
+        moved = self.weights + np.diag(self.weights_error)[self.weights_error > 0]
+        return Ranking(
+            score_law(law, self.weights),
+            score_law(law, replicates),
+            tuple(first_replicate(score_law(law, row)) for row in moved),
+        )
+
+
+def recalibrated(readout: LimitReadout, law: FeatureLaw) -> LimitReadout:
+    """Return the readout with the bias of least error on features with this law."""
+    change = best_threshold(score_law(law, readout.weights))
+    weights, replicates = readout.weights.copy(), readout.replicate_weights.copy()
+    weights[BIAS] -= change
+    replicates[:, BIAS] -= change
+    return replace(readout, weights=weights, replicate_weights=replicates)
+
+
+def best_sharpness(
+    law: Callable[[Query, int], FeatureLaw], weights: Array, query: Query, *, recalibrate: bool
+) -> float:
+    """Return the sharpness of least error for a readout, with its own bias or the best one.
+
+    Parameters
+    ----------
+    law : callable
+        law(query, log2_points) gives the law of the features.
+    """
+
+    def error(sharpness: float) -> float:
+        seen = law(query.replace(sharpness=sharpness), _SEARCH_SIZE)
+        scores = score_law(seen, weights)
+        threshold = best_threshold(scores, rough=True) if recalibrate else 0.0
+        return _error(scores, threshold)
+
+    grid = np.union1d(_SHARPNESS_GRID, [query.sharpness])
+    grid = grid[np.isfinite(grid)]
+    errors = [error(float(value)) for value in grid]
+    best = int(np.argmin(errors))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = optimize.minimize_scalar(
+        lambda logarithm: error(float(np.exp(logarithm))),
+        bounds=(np.log(max(low, 1e-3)), np.log(high)),
+        method="bounded",
+        options={"maxiter": 14, "xatol": 1e-3},
+    )
+    value, least = float(np.exp(found.x)), float(found.fun)
+    if errors[best] <= least:
+        value, least = float(grid[best]), errors[best]
+    return np.inf if error(np.inf) < least else value
+
+
+def _error(scores: ScoreLaw, threshold: float) -> float:
+    excess = scores.label * (threshold - scores.mean)
+    return float(scores.weight @ ndtr(excess / scores.spread))

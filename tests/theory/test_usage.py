@@ -1,0 +1,122 @@
+"""Another task, sharpness or bias at test time, against draws that share nothing with theory."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sparsetoken import ParameterError, Query, Task, Training, oracle, predict
+
+TASK = Task(length=20, informative=1, strength=5.0)
+TRAINING = Training(alpha0=8, alpha1=8, ridge=1e-2, query_step=40)
+
+
+def drawn_error(
+    prediction, task: Task, sharpness: float, bias: float, count: int = 40_000
+) -> float:
+    """Draw token scores and features in the frame of the query, and count wrong labels."""
+    rng = np.random.default_rng(0)
+    gamma, readout = prediction.query.alignment, prediction.order_parameters
+    wrong = 0
+    for label in (1, -1):
+        noise = rng.standard_normal((count, task.length))
+        marks = np.zeros(task.length)
+        if label > 0:
+            marks[: task.informative] = 1.0
+        scores = noise + task.strength * gamma * marks
+        if math.isinf(sharpness):
+            weights = scores == scores.max(axis=1, keepdims=True)
+        else:
+            weights = np.exp(sharpness * (scores - scores.max(axis=1, keepdims=True)))
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        along = (weights * scores).sum(axis=1)
+        across = task.strength * math.sqrt(1 - gamma**2) * (weights @ marks)
+        rest = np.sqrt((weights**2).sum(axis=1)) * rng.standard_normal((2, count))
+        value = readout.along * along + readout.across * (across + rest[0]) + bias
+        value += readout.rest * rest[1]
+        share = task.positive_rate if label > 0 else 1 - task.positive_rate
+        wrong += share * np.mean(label * value <= 0)
+    return float(wrong)
+
+
+@pytest.mark.parametrize("sharpness", [0.2, 2.0, math.inf])
+@pytest.mark.parametrize("recalibrate", [False, True])
+def test_error_with_another_sharpness_against_draws(sharpness, recalibrate):
+    """A z-score below 4 with 80,000 sequences: deviations of 0.007 would be noticed."""
+    at = TASK.replace(length=60, informative=2, positive_rate=0.4)
+    found = predict(TASK, TRAINING, at=at, at_sharpness=sharpness, recalibrate=recalibrate)
+    assert found.at_sharpness == sharpness
+    bias = found.at_bias if recalibrate else found.order_parameters.bias
+    drawn = drawn_error(found, at, sharpness, bias)
+    error = math.hypot(0.5 / math.sqrt(80_000), found.uncertainty.test_error / 3)
+    assert abs(drawn - found.test_error) < 4 * error
+
+
+def test_two_numbers_repair_a_length_shift():
+    """The errors of a classifier trained at L = 20 and used at L = 500."""
+    at = TASK.replace(length=500)
+    options = {"at": at, "tolerance": 1e-3}
+    assert predict(TASK, TRAINING).test_error == pytest.approx(0.063, abs=1e-3)
+    assert predict(TASK, TRAINING, **options).test_error == pytest.approx(0.5, abs=1e-3)
+    biased = predict(TASK, TRAINING, recalibrate=True, **options)
+    assert biased.test_error == pytest.approx(0.301, abs=3e-3)
+    sharp = predict(TASK, TRAINING, at_sharpness=2.0, **options)
+    assert sharp.test_error == pytest.approx(0.5, abs=1e-3)
+    pair = predict(TASK, TRAINING, at_sharpness=2.0, recalibrate=True, **options)
+    assert pair.test_error == pytest.approx(0.078, abs=1e-3)
+    best = predict(TASK, TRAINING, at_sharpness="best", recalibrate=True, **options)
+    assert best.test_error < pair.test_error + best.uncertainty.test_error
+    assert best.test_error > oracle(at, classifier="bayes").error
+
+
+def test_best_is_no_worse_than_any_other():
+    at = TASK.replace(length=100)
+    best = predict(TASK, TRAINING, at=at, at_sharpness="best", recalibrate=True)
+    for sharpness in (0.5, 1.0, 2.0, 4.0, math.inf):
+        other = predict(TASK, TRAINING, at=at, at_sharpness=sharpness, recalibrate=True)
+        bars = best.uncertainty.test_error + other.uncertainty.test_error
+        assert best.test_error <= other.test_error + bars
+
+
+def test_recalibration_never_hurts_and_keeps_the_ranking():
+    at = TASK.replace(length=60, positive_rate=0.1)
+    before, after = (predict(TASK, TRAINING, at=at, recalibrate=flag) for flag in (False, True))
+    assert after.test_error <= min(before.test_error, 0.1) + 1e-9
+    assert after.auc == pytest.approx(before.auc, abs=1e-5)
+    assert after.order_parameters == before.order_parameters
+    assert before.at_bias is None
+    assert "at_bias" not in before.to_dict()
+    assert after.to_dict()["at_bias"] == after.at_bias
+
+
+def test_recalibration_of_an_exact_law():
+    found = predict(TASK, TRAINING, classifier="pooled", recalibrate=True)
+    law = found.ranking.law
+    gap, spread = law.mean[0] - law.mean[1], law.spread[0]
+    exact = 0.5 * math.erfc(gap / (2 * spread) / math.sqrt(2))
+    assert found.test_error == pytest.approx(exact, abs=1e-9)
+
+
+def test_the_trained_sharpness_changes_nothing():
+    trained = predict(TASK, TRAINING)
+    same = predict(TASK, TRAINING, at_sharpness=trained.query.sharpness)
+    bars = trained.uncertainty.test_error + same.uncertainty.test_error
+    assert same.test_error == pytest.approx(trained.test_error, abs=bars)
+
+
+def test_hard_attention_can_be_trained_too():
+    hard = predict(TASK, TRAINING, query=Query(0.9, math.inf))
+    sharp = predict(TASK, TRAINING, query=Query(0.9, 1e3))
+    bars = hard.uncertainty.test_error + sharp.uncertainty.test_error
+    assert hard.test_error == pytest.approx(sharp.test_error, abs=bars + 1e-4)
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, "sharp", True])
+def test_wrong_sharpness_is_refused(value):
+    with pytest.raises(ParameterError, match="at_sharpness"):
+        predict(TASK, TRAINING, at_sharpness=value)
+
+
+def test_sharpness_is_refused_without_a_softmax():
+    with pytest.raises(ParameterError, match="at_sharpness"):
+        predict(TASK, TRAINING, classifier="pooled", at_sharpness=1.0)
