@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: reproduce test lint format types docs clean browser
+.PHONY: reproduce test lint format types docs clean browser package
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -18,6 +18,9 @@ test: $(VENV)/.installed-dev
 
 browser: $(VENV)/.installed-browser
 	$(BIN)/python -m pytest --no-showlocals tests_browser
+
+package: $(VENV)/.installed-dev
+	$(BIN)/python tools/package.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
