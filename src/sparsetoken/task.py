@@ -119,6 +119,9 @@ class Training(_Settings):
     bias_step: float = _described("learning rate of the bias's step (η_b)", default=0.5)
     query_step: float = _described("learning rate of the query's step (η_q)", default=1.0)
     inverse_temperature: float = _described("inverse temperature of the softmax (β)", default=1.0)
+    reuse: bool = _described(
+        "train query and readout on the same samples; alpha0 = alpha1 then", default=False
+    )
 
     def __post_init__(self) -> None:
         # Imported here, so that the command line can show the fields without loading numpy.
@@ -132,6 +135,10 @@ class Training(_Settings):
         for name in ("alpha0", "alpha1", "readout_step", "query_step", "inverse_temperature"):
             value = validation.real(name, getattr(self, name), low=0, inclusive=False)
             self._store(**{name: value})
+        self._store(reuse=validation.boolean("reuse", self.reuse))
+        if self.reuse and self.alpha0 != self.alpha1:
+            accepted = f"{self.alpha0!r}, as alpha0: with reuse both are the same samples"
+            raise ParameterError("alpha1", self.alpha1, accepted)
 
 
 @_settings
@@ -175,18 +182,22 @@ class Step(_Settings):
 def vary(name: str, value: Any, *settings: _Settings | None) -> tuple[Any, ...]:
     """Return the settings with the numeric field `name` changed in the one that has it.
 
-    Settings that are None have no fields and stay None.
+    Settings that are None have no fields and stay None. A training that reuses its samples has one
+    sample ratio, so that both change together.
     """
     known = [
         []
         if item is None
-        else [key for key, held in item.to_dict().items() if not isinstance(held, str)]
+        else [key for key, held in item.to_dict().items() if not isinstance(held, str | bool)]
         for item in settings
     ]
     for index, names in enumerate(known):
         item = settings[index]
         if item is not None and name in names:
-            return (*settings[:index], item.replace(**{name: value}), *settings[index + 1 :])
+            changes = {name: value}
+            if isinstance(item, Training) and item.reuse and name in ("alpha0", "alpha1"):
+                changes = {"alpha0": value, "alpha1": value}
+            return (*settings[:index], item.replace(**changes), *settings[index + 1 :])
     raise ParameterError(
         "over", name, "one of " + ", ".join(key for names in known for key in names)
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 
-__all__ = ["ParameterError", "choice", "instance", "integer", "real"]
+__all__ = ["ParameterError", "boolean", "choice", "instance", "integer", "real"]
 
 
 class ParameterError(ValueError):
@@ -64,6 +64,13 @@ def real(
     if not inside or not (math.isfinite(number) or (infinite and number > 0)):
         raise ParameterError(parameter, value, accepted)
     return number
+
+
+def boolean(parameter: str, value: object) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise ParameterError(parameter, value, "True or False")
+    return value
 
 
 def choice(parameter: str, value: object, options: Iterable[str]) -> str:

@@ -9,8 +9,8 @@ from scipy.stats import kstest
 
 from sparsetoken import Loss, Query, Task, Training, register_loss, run_trial
 from sparsetoken.simulation.reduced import (
-    _gaussian,
     attention_triples,
+    gaussian_columns,
     reduced_attention,
     reduced_pooled,
     reduced_query,
@@ -37,7 +37,7 @@ def test_the_triangular_factor_has_the_gram_matrix_of_a_gaussian_matrix():
     # The determinant of a Wishart matrix is a product of independent chi-squares; compare with
     # matrices drawn in full (two moments and the whole law of a ratio of entries).
     rng = np.random.default_rng(1)
-    factors = np.array([_gaussian(3, 0, 7, rng, float) for _ in range(4000)])
+    factors = np.array([gaussian_columns(3, 0, 7, rng, float) for _ in range(4000)])
     full = rng.standard_normal((4000, 3, 7))
     assert np.all(np.triu(factors[0], 1) == 0)
     grams = factors @ factors.transpose(0, 2, 1)

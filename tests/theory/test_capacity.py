@@ -6,6 +6,7 @@ from scipy.stats import norm
 from sparsetoken import ParameterError, Query, Task, Training, align, capacity, predict
 from sparsetoken.theory.laws import attention_law, pooled_law
 from sparsetoken.theory.margin import Hinged, WidestMargin, least_excess
+from sparsetoken.theory.reuse import reused_law
 
 
 @pytest.mark.parametrize("classifier", ["pooled", "attention"])
@@ -93,6 +94,10 @@ def test_perfectly_separable_data_have_no_finite_capacity() -> None:
     [
         (pooled_law(Task(6, 2, 2.0, 0.4)), [0.5, -0.2]),
         (attention_law(Task(6, 2, 2.0, 0.4), Query(0.6, 1.0), 4), [0.3, 0.5, -0.2]),
+        (
+            reused_law(Task(6, 2, 2.0, 0.4), Training(2.0, 2.0, query_step=20.0, reuse=True), 4),
+            [0.3, 0.5, -0.2, -0.4, 0.3, -0.1],
+        ),
     ],
 )
 def test_derivatives_of_the_hinged_mean(law, linear: list[float]) -> None:

@@ -3,17 +3,20 @@
 import numpy as np
 import pytest
 
-from sparsetoken import Query, Task, get_loss, loss_names
+from sparsetoken import Query, Task, Training, get_loss, loss_names
 from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.potential import Potential
+from sparsetoken.theory.reuse import reused_law
 from sparsetoken.theory.saddle import solve_saddle
 
 TASK = Task(10, 2, 4.0, 0.4)
+REUSED = Training(2.0, 2.0, query_step=30.0, reuse=True)
 LAWS = {
     "attention": attention_law(TASK, Query(0.7, 1.0), 7),
     "few points": attention_law(TASK, Query(0.7, 1.0), 3),
     "pooled": pooled_law(TASK),
     "vectorised": vectorised_law(TASK),
+    "reused": reused_law(TASK, REUSED, 3),
 }
 # μ, b, a, and then ν, τ, β.
 LINEAR = {
@@ -21,6 +24,7 @@ LINEAR = {
     "few points": [0.7, 0.4, -1.0],
     "pooled": [0.4, -1.0],
     "vectorised": [0.4, -1.0],
+    "reused": [0.7, 0.4, -0.3, -1.0, -0.2, 0.4],
 }
 RIDGE = 0.1
 

@@ -61,6 +61,13 @@ def _field_options(
     def decorate(function: Function) -> Function:
         for item in reversed(fields(settings)):
             default = None if optional else defaults.get(item.name, item.default)
+            if item.type is bool:
+                function = click.option(
+                    f"--{prefix}{item.name.replace('_', '-')}",
+                    is_flag=True,
+                    help=_sentence(item.metadata["description"] + note),
+                )(function)
+                continue
             function = click.option(
                 f"--{prefix}{item.name.replace('_', '-')}",
                 type={int: int, float: float, str: str}[item.type],

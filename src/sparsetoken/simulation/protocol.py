@@ -44,6 +44,12 @@ class Protocol:
         """Task, training, dimension and the classifier's sampler, to unpack."""
         return self.task, self.training, self.dimension, SAMPLERS[self.classifier]
 
+    @property
+    def reuses(self) -> bool:
+        """Whether the readout trains on samples that a query was learnt from."""
+        learns = SAMPLERS[self.classifier].takes_query and self.query is None
+        return learns and self.training.reuse
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -64,15 +70,19 @@ def train_reduced(protocol: Protocol, rng: np.random.Generator) -> Trained:
     """Draw a trained classifier by the reduced sampler."""
     task, training, dimension, sampler = protocol.head
     state, query = None, None
-    if sampler.takes_query:
-        if protocol.query is not None:
-            state = _given(protocol.query, training)
-        else:
-            count = _count(training.alpha0, dimension)
-            state = reduced_query(task, training, count, dimension, rng)
-        query = _seen(state, training)
     count = _count(training.alpha1, dimension)
-    drawn = sampler.reduced(task, query, count, dimension, rng, protocol.dtype)
+    if protocol.reuses:
+        state, *drawn = sampler.reused(task, training, count, dimension, rng, protocol.dtype)
+        query = _seen(state, training)
+    else:
+        if sampler.takes_query:
+            if protocol.query is not None:
+                state = _given(protocol.query, training)
+            else:
+                first = _count(training.alpha0, dimension)
+                state = reduced_query(task, training, first, dimension, rng)
+            query = _seen(state, training)
+        drawn = list(sampler.reduced(task, query, count, dimension, rng, protocol.dtype))
     readout, separable = _fit(protocol, *drawn)
     geometry = sampler.reduced_geometry(readout, task, query)
     return Trained(state, readout, geometry, geometry.fresh_error, separable)
@@ -83,7 +93,7 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
     task, training, dimension, sampler = protocol.head
     signal = rng.standard_normal(dimension)
     signal /= np.linalg.norm(signal)
-    state, vector, query = None, None, None
+    state, vector, query, first = None, None, None, None
     if sampler.takes_query and protocol.query is not None:
         state = _given(protocol.query, training)
         vector = state.norm * _with_cosine(signal, state.alignment, rng)
@@ -94,10 +104,13 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
         state = QueryState(
             _cosine(vector, signal), float(np.linalg.norm(vector)), _cosine(weights, signal)
         )
-        del first
     if state is not None:
         query = _seen(state, training)
-    second = sample(task, _count(training.alpha1, dimension), dimension, rng, signal=signal)
+    if first is not None and protocol.reuses:
+        second = first
+    else:
+        del first  # a whole array, before the next one
+        second = sample(task, _count(training.alpha1, dimension), dimension, rng, signal=signal)
     mapped = sampler.features(second.X, vector, training.inverse_temperature)
     readout, separable = _fit(protocol, mapped.astype(protocol.dtype, copy=False), second.y)
 

@@ -21,6 +21,8 @@ from sparsetoken.task import Task, Training
 __all__ = [
     "QueryState",
     "attention_triples",
+    "chi",
+    "gaussian_columns",
     "reduced_attention",
     "reduced_pooled",
     "reduced_query",
@@ -66,7 +68,7 @@ def reduced_query(
     shift = task.strength * informative / length
 
     # Stage 1: the readout's coordinates along the signal and along the rest.
-    noise = np.array([rng.standard_normal(), _chi(dimension - 1, rng)])
+    noise = np.array([rng.standard_normal(), chi(dimension - 1, rng)])
     readout = noise * math.sqrt(count / length)
     readout[0] += positive.sum() * shift
     readout *= -training.readout_step * slope / count
@@ -95,7 +97,7 @@ def reduced_query(
     query = float(slopes @ on_readout) * unit
     query[0] += task.strength * float((slopes * positive) @ on_places)
     query += noise_norm * rng.standard_normal() * np.array([-unit[1], unit[0]])
-    rest = noise_norm * _chi(dimension - 2, rng)
+    rest = noise_norm * chi(dimension - 2, rng)
     rate = -training.query_step * training.inverse_temperature / (count * length)
     size = math.hypot(query[0], query[1], rest)
     alignment = float(np.sign(rate) * query[0] / size) if size > 0 else 0.0
@@ -216,7 +218,7 @@ def reduced_attention(
         on_signal[part], along[part], spread[part] = attention_triples(
             task, alignment, sharpness, noise, positive[part]
         )
-    features = _gaussian(count, 2, dimension - 2, rng, dtype)
+    features = gaussian_columns(count, 2, dimension - 2, rng, dtype)
     features *= spread[:, None].astype(features.dtype)
     features[:, 0] = task.strength * alignment * on_signal + along
     features[:, 1] += task.strength * math.sqrt(max(0.0, 1 - alignment**2)) * on_signal
@@ -228,7 +230,7 @@ def reduced_pooled(
 ) -> tuple[Array, Array]:
     """Draw labels and pooled features (count, min(dimension, count + 1)); column 0 is along ξ."""
     labels = sample_labels(task, count, rng)
-    features = _gaussian(count, 1, dimension - 1, rng, dtype)
+    features = gaussian_columns(count, 1, dimension - 1, rng, dtype)
     features *= 1 / math.sqrt(task.length)
     features[:, 0] += task.strength * task.informative / task.length * (labels > 0)
     return features, labels
@@ -244,12 +246,12 @@ def reduced_vectorised(
     labels = sample_labels(task, count, rng)
     places = sample_positions(task, count, rng) & (labels > 0)[:, None]
     length = task.length
-    features = _gaussian(count, length, length * (dimension - 1), rng, dtype)
+    features = gaussian_columns(count, length, length * (dimension - 1), rng, dtype)
     features[:, :length] += task.strength * places
     return features, labels
 
 
-def _gaussian(
+def gaussian_columns(
     count: int, kept: int, others: int, rng: np.random.Generator, dtype: DTypeLike
 ) -> Array:
     """Draw a standard normal matrix (count, kept + others), its last columns up to a rotation.
@@ -262,13 +264,13 @@ def _gaussian(
     result = np.empty((count, kept + width), dtype=dtype)
     rng.standard_normal(dtype=result.dtype, out=result)
     if others > count:
-        diagonal = _chi(others - np.arange(count), rng)
+        diagonal = chi(others - np.arange(count), rng)
         for row in range(count):
             result[row, kept + row] = diagonal[row]
             result[row, kept + row + 1 :] = 0.0
     return result
 
 
-def _chi(degrees: float | Array, rng: np.random.Generator) -> Array:
+def chi(degrees: float | Array, rng: np.random.Generator) -> Array:
     """Draw chi variables; 0 degrees give 0."""
     return np.asarray(np.sqrt(2 * rng.standard_gamma(np.asarray(degrees) / 2)))

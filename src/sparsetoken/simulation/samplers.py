@@ -22,8 +22,15 @@ from sparsetoken.simulation.geometry import (
     PooledGeometry,
     VectorisedGeometry,
 )
-from sparsetoken.simulation.reduced import reduced_attention, reduced_pooled, reduced_vectorised
-from sparsetoken.task import Query, Task
+from sparsetoken.simulation.reduced import (
+    QueryState,
+    reduced_attention,
+    reduced_pooled,
+    reduced_vectorised,
+)
+from sparsetoken.simulation.reused import reduced_reused
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.validation import ParameterError
 
 __all__ = ["SAMPLERS", "ClassifierSampler", "orthogonal"]
 
@@ -60,6 +67,19 @@ class ClassifierSampler(ABC):
         dtype: DTypeLike,
     ) -> tuple[Array, Array]:
         """Draw features (count, columns), in any frame, and labels (count,)."""
+
+    def reused(
+        self,
+        task: Task,  # noqa: ARG002
+        training: Training,  # noqa: ARG002
+        count: int,  # noqa: ARG002
+        dimension: int,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+        dtype: DTypeLike,  # noqa: ARG002
+    ) -> tuple[QueryState, Array, Array]:
+        """Draw a learnt query, and features and labels of the same samples in the same frame."""
+        accepted = "'plain': this classifier has no reduced sampler for data that are reused"
+        raise ParameterError("sampler", "reduced", accepted)
 
     @abstractmethod
     def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:
@@ -156,6 +176,17 @@ class _Attention(ClassifierSampler):
         return reduced_attention(
             task, query.alignment, query.sharpness, count, dimension, rng, dtype
         )
+
+    def reused(
+        self,
+        task: Task,
+        training: Training,
+        count: int,
+        dimension: int,
+        rng: np.random.Generator,
+        dtype: DTypeLike,
+    ) -> tuple[QueryState, Array, Array]:
+        return reduced_reused(task, training, count, dimension, rng, dtype)
 
     def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:  # noqa: ARG002
         assert query is not None

@@ -196,7 +196,8 @@ def run_trial(
     begin = time.perf_counter()
     settings = {
         "task": task.to_dict(),
-        "training": training.to_dict(),
+        # Left out unless set, so that a trial without reuse keeps the random numbers it always had.
+        "training": {k: v for k, v in training.to_dict().items() if k != "reuse" or v},
         "dimension": int(dimension),
         "classifier": classifier,
         "query": query.to_dict() if query else None,

@@ -13,7 +13,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["Alignment", "align", "learnt_alignment"]
+__all__ = ["Alignment", "QueryStep", "align", "learnt_alignment"]
 
 # Steps that are tried as cures: from so small that they change nothing to absurdly large.
 _STEPS = np.geomspace(1e-6, 1e6, 37)
@@ -76,7 +76,7 @@ def align(task: Task, training: Training) -> Alignment:
 
 def learnt_alignment(task: Task, training: Training) -> Alignment:
     """Return the query after stages 1 to 3, without asking why it is as it is."""
-    step = _QueryStep(task, training, 1 / training.alpha0)
+    step = QueryStep(task, training, 1 / training.alpha0)
     cosine, norm = step.cosine, step.query_norm
     return Alignment(
         alignment=cosine,
@@ -91,7 +91,7 @@ def learnt_alignment(task: Task, training: Training) -> Alignment:
 def _turned(task: Task, training: Training, **steps: float) -> bool:
     """Return whether the query points away from the signal with other steps."""
     changed = training.replace(**steps)
-    return _QueryStep(task, changed, 1 / training.alpha0).cosine < 0
+    return QueryStep(task, changed, 1 / training.alpha0).cosine < 0
 
 
 def _cause(task: Task, training: Training) -> str:
@@ -139,7 +139,7 @@ def _turning_step(task: Task, training: Training, name: str, bad: float, good: f
     return good
 
 
-class _QueryStep:
+class QueryStep:
     """The scalars of the two steps, at an inverse sample ratio 1/α0 >= 0.
 
     Attributes
@@ -219,7 +219,7 @@ def _slope_moments(loss: Loss, mean: float, noise: float) -> tuple[float, float]
 
 def _rate_constant(task: Task, training: Training) -> float:
     """Return C in abs(alignment) = 1 - C/α0 + o(1/α0)."""
-    limit = _QueryStep(task, training, 0.0)
+    limit = QueryStep(task, training, 0.0)
     projection = limit.pull + limit.push * limit.readout_signal
     if projection == 0:
         return np.inf

@@ -3,18 +3,26 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.optimize import brentq
 
+from sparsetoken.arrays import Array
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.margin import EXCESS_FLOOR, largest_capacity, least_excess
-from sparsetoken.theory.prediction import chosen_query, feature_law
+from sparsetoken.theory.prediction import chosen_query, feature_law, reuses, training_law
 from sparsetoken.theory.replicates import replicate_error
 
 __all__ = ["Capacity", "capacity"]
 
+# Points a class and replicate, as a power of two; without a split also for the search before.
 _SIZE = 12
+_COARSE_SIZE = 8
+
+# Without a split: steps of the search in log α, and where it ends.
+_STEP = 0.4
+_LARGEST = 1e4
 
 
 @dataclass(frozen=True)
@@ -53,13 +61,17 @@ def capacity(
     Parameters
     ----------
     training : Training, optional
-        How the query is learnt, if it is not given.
+        How the query is learnt, if it is not given. With `reuse` the answer is the largest ratio at
+        which the samples that made the query are separable; alpha0 and alpha1 are not read then.
     classifier : str
         "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
     query : Query, optional
         A given query, for classifiers that take one.
     """
+    given = query
     query, _ = chosen_query(task, training, classifier, query)
+    if training is not None and reuses(training, classifier, given):
+        return _without_split(task, training, classifier)
     law = feature_law(task, classifier, query, _SIZE)
     result = least_excess(law)
     excess = result.evaluation.hinged
@@ -81,3 +93,66 @@ def capacity(
     status = Status.CONVERGED if result.converged else Status.DEGENERATE
     solution = Solution(status, result.residual, result.steps)
     return Capacity(float(alpha), float(alpha * relative), query, solution)
+
+
+class _Load:
+    """log(α H) of data at ratio α that train query and readout: negative where they are separable.
+
+    The law of the features depends on α as well, so that the capacity is a root and not a value.
+    """
+
+    def __init__(self, task: Task, training: Training, classifier: str, size: int) -> None:
+        self.problem = task, training, classifier
+        self.size = size
+        self.steps = 0
+        self._last: Array | None = None
+
+    def __call__(self, log_alpha: float) -> float:
+        return self.with_error(log_alpha)[0]
+
+    def with_error(self, log_alpha: float) -> tuple[float, float, float]:
+        """Return the value, the error of the law and the residual of the solver."""
+        task, training, classifier = self.problem
+        alpha = float(np.exp(log_alpha))
+        law = training_law(task, training.replace(alpha0=alpha, alpha1=alpha), classifier)
+        drawn = law(self.size, 0)
+        result = least_excess(drawn, self._last)
+        self._last = result.point
+        self.steps += result.steps
+        excess = result.evaluation.hinged
+        # What the points of the law cannot show has a probability of a few points at most.
+        floor = 1 / largest_capacity(drawn)
+        value = max(excess.value, 1e-3 * floor)
+        error = (replicate_error(excess.replicates) + (excess.value < floor) * floor) / value
+        return log_alpha + float(np.log(value)), error, result.residual
+
+
+def _without_split(task: Task, training: Training, classifier: str) -> Capacity:
+    """Return the smallest α at which the samples that made the query cease to be separable.
+
+    Found on a coarse law by steps and bisection, and corrected on a fine one with the coarse slope.
+    """
+    coarse = _Load(task, training, classifier, _COARSE_SIZE)
+    low = high = 0.0  # log α: fewer samples than dimensions are always separable
+    while coarse(high) < 0 and high < np.log(_LARGEST):
+        low, high = high, high + _STEP
+    if coarse(high) < 0:
+        found = Solution(
+            Status.BEYOND_REACH, 0.0, coarse.steps, f"the capacity is beyond {_LARGEST:.2g}"
+        )
+        return Capacity(np.inf, np.inf, None, found)
+    root = float(brentq(coarse, low, high, xtol=1e-4)) if high > 0 else 0.0
+    slope = (coarse(root + 0.05) - coarse(root - 0.05)) / 0.1
+    fine = _Load(task, training, classifier, _SIZE)
+    for _ in range(2):
+        value, error, residual = fine.with_error(root)
+        correction = -value / slope
+        root += correction
+    alpha = float(np.exp(root))
+    # The second correction is the error of the first, and more than that of itself.
+    relative = (error + residual) / slope + abs(correction)
+    trusted = slope > 0 and relative < 1
+    status = Status.CONVERGED if trusted else Status.DEGENERATE
+    query, _ = chosen_query(task, training.replace(alpha0=alpha, alpha1=alpha), classifier, None)
+    solution = Solution(status, residual, coarse.steps + fine.steps)
+    return Capacity(alpha, alpha * relative if trusted else np.inf, query, solution)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
-from sparsetoken.task import Query, Task
+from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (
@@ -274,6 +274,9 @@ class ClassifierLaw:
         Whether the law has the same few points whatever their wanted number.
     make_rare : callable, optional
         The same as `make` with points that reach to where rare errors come from.
+    reused : callable or None
+        reused(task, training, log2_points, seed) gives the law of the features of samples that the
+        query was learnt from; None if the classifier has no query, or the law is not known.
     """
 
     make: Callable[[Task, Query | None, int, int], FeatureLaw]
@@ -281,6 +284,7 @@ class ClassifierLaw:
     fixed_length: bool = False
     exact: bool = True
     make_rare: Callable[[Task, Query | None, int, int], FeatureLaw] | None = None
+    reused: Callable[[Task, Training, int, int], FeatureLaw] | None = None
 
 
 def _attention(task: Task, query: Query | None, log2_points: int, seed: int) -> FeatureLaw:
@@ -293,10 +297,16 @@ def _rare_attention(task: Task, query: Query | None, log2_points: int, seed: int
     return attention_law(task, query, log2_points, seed, rare=True)
 
 
+def _reused(task: Task, training: Training, log2_points: int, seed: int) -> FeatureLaw:
+    from sparsetoken.theory.reuse import reused_law  # which needs this module
+
+    return reused_law(task, training, log2_points, seed)
+
+
 # Everything else in the package that names classifiers takes the names from here.
 LAWS: dict[str, ClassifierLaw] = {
     "attention": ClassifierLaw(
-        _attention, takes_query=True, exact=False, make_rare=_rare_attention
+        _attention, takes_query=True, exact=False, make_rare=_rare_attention, reused=_reused
     ),
     "pooled": ClassifierLaw(lambda task, *_: pooled_law(task)),
     "vectorised": ClassifierLaw(lambda task, *_: vectorised_law(task), fixed_length=True),

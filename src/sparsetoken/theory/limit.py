@@ -126,8 +126,11 @@ def limit_readout(
     if ridge == 0 and np.isinf(loss.minimisers[1]):
         separable, note = _separability(fine, alpha)
         if separable:
-            rough = widest_margin(coarse, ratio, _matching(start, "margin"))
-            return _maximum_margin(fine, loss, ratio, rough.point, note)
+            near = _matching(start, "margin")
+            # Close to capacity the coarse law may be on the other side.
+            if ratio * least_excess(coarse).evaluation.hinged.value < 1:
+                near = widest_margin(coarse, ratio, near).point
+            return _maximum_margin(fine, loss, ratio, near, note)
     shapes = ({}, {}) if start is None else start.shapes
     potential = Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES)
     exact = coarse is fine
@@ -301,7 +304,7 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, Note]:
 
 
 def _maximum_margin(
-    law: FeatureLaw, loss: Loss, ratio: float, start: Array, note: Note
+    law: FeatureLaw, loss: Loss, ratio: float, start: Array | None, note: Note
 ) -> LimitReadout:
     """Return the classifier of the widest margin, which ridge → 0 gives on separable data."""
     result = widest_margin(law, ratio, start)

@@ -150,13 +150,14 @@ class _Excess:
         return cls(found.gradient[:-1], found.hessian[:-1, :-1], found.hinged)
 
 
-def least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
+def least_excess(law: FeatureLaw, start: Array | None = None) -> NewtonResult[_Excess]:
     """Return the (μ, b, a) of min over (μ, b) of max over a of H at margin 0: 1/capacity.
 
-    Kept as long as the law itself.
+    Kept as long as the law itself. `start` is the answer for a law nearby.
     """
     if law not in _KNOWN:
-        _KNOWN[law] = _least_excess(law)
+        near = None if start is None else _stationary_excess(law, start)
+        _KNOWN[law] = near if near is not None and near.converged else _least_excess(law)
     return _KNOWN[law]
 
 
@@ -182,6 +183,10 @@ def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
     found = _Excess.evaluate(law, start)
     if found.hinged.value < EXCESS_FLOOR:
         return NewtonResult(start, found, 0.0, converged=True, steps=int(rough.nit))
+    return _stationary_excess(law, start)
+
+
+def _stationary_excess(law: FeatureLaw, start: Array) -> NewtonResult[_Excess]:
     every = np.ones(len(start), dtype=bool)
     return newton(lambda x: _Excess.evaluate(law, x), start, every, ~every)
 

@@ -32,6 +32,8 @@ __all__ = [
     "curve",
     "feature_law",
     "predict",
+    "reuses",
+    "training_law",
 ]
 
 # Where positives are rarer, the error says little, and results show the AUC as well.
@@ -411,11 +413,11 @@ class Predictor:
         key = (*self._trained_for, size)
         if self._trained is not None and self._trained[0] == key:
             return self._trained[1]
-        law = feature_law(task, self.classifier, query, size)
+        trained = training_law(task, training, self.classifier, self.query)
+        law = trained(size, 0)
         coarse = law
         if law.replicates > 1:
-            coarse_size = min(size - COARSER, LAST_COARSE)
-            coarse = feature_law(task, self.classifier, query, coarse_size, seed=2)
+            coarse = trained(min(size - COARSER, LAST_COARSE), 2)
         loss = get_loss(training.loss)
         readout = limit_readout((coarse, law), loss, training.alpha1, training.ridge, self._state)
         if readout.solution.converged:
@@ -434,6 +436,29 @@ class Predictor:
             if error.bar <= RARE_ACCURACY * error.value:
                 break
         return error
+
+
+def reuses(training: Training, classifier: str, given: Query | None) -> bool:
+    """Return whether the readout trains on samples that its query was learnt from."""
+    return training.reuse and classifier_law(classifier).takes_query and given is None
+
+
+def training_law(
+    task: Task, training: Training, classifier: str, given: Query | None = None
+) -> Callable[[int, int], FeatureLaw]:
+    """Return the function of (log2_points, seed) that gives the law of the training features.
+
+    It differs from that of fresh features if the query was learnt from the same samples; a query
+    that is `given` was not.
+    """
+    if not reuses(training, classifier, given):
+        query, _ = chosen_query(task, training, classifier, given)
+        return lambda size, seed: feature_law(task, classifier, query, size, seed)
+    reused = classifier_law(classifier).reused
+    if reused is None:
+        accepted = f"False for the {classifier} classifier, whose law on reused data is not known"
+        raise ParameterError("reuse", True, accepted)
+    return lambda size, seed: reused(task, training, size, seed)
 
 
 @dataclass(frozen=True)

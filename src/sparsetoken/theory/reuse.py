@@ -1,0 +1,301 @@
+"""The law of training features if the query was learnt from the same data (docs/theory.md, 5.6).
+
+A query that has seen a sample's noise shifts the sample's tokens along itself. Given the mean score
+of a sequence under the first readout, all of that is linear in the tokens' noise, so that a point of
+the law takes the same few numbers as without reuse, and four more, whatever the length.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
+from scipy.stats import qmc
+
+from sparsetoken.arrays import Array
+from sparsetoken.losses import get_loss
+from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import QueryStep
+from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.replicates import REPLICATES
+from sparsetoken.theory.token_law import EXPLICIT
+
+__all__ = ["reused_law"]
+
+# Sums over the tokens that are not drawn one by one: Σ u^degree exp(power κu), as (power, degree).
+_TERMS = ((1, 0), (1, 1), (2, 0), (0, 1))
+
+# Numbers of a point beside its tokens: the means along the first readout and along the scores, and
+# the noise in the two directions across the scores.
+_BESIDE = 4
+
+
+def reused_law(task: Task, training: Training, log2_points: int, seed: int = 0) -> FeatureLaw:
+    """Return the law of the features that train the readout, by 2^log2_points points as ever.
+
+    Coordinates are along the query, across it towards the signal, and along a third direction in
+    which fresh data have noise only. None has noise of its own.
+    """
+    frame = _Frame(task, training)
+    parts = [
+        _features(frame, label, log2_points, (seed, index, label + 1))
+        for index in range(REPLICATES)
+        for label in (1, -1)
+    ]
+    coordinates, scale, removed = (np.concatenate(column) for column in zip(*parts, strict=True))
+    count = 2**log2_points
+    rates = np.array([task.positive_rate, 1 - task.positive_rate]) / (count * REPLICATES)
+    return FeatureLaw(
+        coordinates=coordinates,
+        scale=scale,
+        label=np.tile(np.repeat([1.0, -1.0], count), REPLICATES),
+        weight=np.tile(np.repeat(rates, count), REPLICATES),
+        noisy=(False, False, False),
+        removed=removed,
+        spurious=1,
+        replicates=REPLICATES,
+    )
+
+
+class _Frame:
+    """Scalars of stages 1 to 3, in the frame (ξ, ŵ, v̂) of the signal and the two noise directions.
+
+    Attributes
+    ----------
+    readout : array (2,)
+        The first readout along ξ and ŵ.
+    query : array (3,)
+    axes : array (3, 3)
+        Rows: along the query, across it towards the signal, and the third direction.
+    memory : float
+        η_q β/(L α): how much of a token's own part in the query comes back in its score, per k_l.
+    spread : float
+        √K₂, the size of a sample's part in the query.
+    """
+
+    def __init__(self, task: Task, training: Training) -> None:
+        alpha = training.alpha0
+        step = QueryStep(task, training, 1 / alpha)
+        rate = training.query_step * training.inverse_temperature / task.length
+        slope = float(get_loss(training.loss).slope(np.zeros(1))[0])
+        across = step.gain / np.sqrt(alpha * task.length)
+        self.task, self.training, self.alpha = task, training, alpha
+        self.bias = -training.bias_step * slope * (2 * task.positive_rate - 1)
+        self.own = step.gain / (alpha * task.length)
+        self.readout = np.array([step.readout_signal, across])
+        self.spread = float(np.sqrt(step.noise_square))
+        self.memory = rate / alpha
+        self.query = np.array(
+            [
+                -rate * (step.pull + step.push * step.readout_signal),
+                -rate * step.push * across,
+                rate * self.spread / np.sqrt(alpha),
+            ]
+        )
+        self.axes = _axes(self.query)
+
+
+def _axes(query: Array) -> Array:
+    """Return orthonormal rows: the query's direction, that of the signal across it, and a third."""
+    signal = np.array([1.0, 0.0, 0.0])
+    norm = float(np.linalg.norm(query))
+    along = query / norm if norm > 0 else np.array([0.0, 0.0, 1.0])
+    across = signal - along[0] * along
+    if np.linalg.norm(across) < 1e-8:  # any direction will do: the signal has no part in it
+        across = np.array([0.0, 1.0, 0.0]) - along[1] * along
+    across /= np.linalg.norm(across)
+    return np.stack([along, across, np.cross(along, across)])
+
+
+def _features(
+    frame: _Frame, label: int, log2_points: int, seed: tuple[int, int, int]
+) -> tuple[Array, Array, Array]:
+    """Return coordinates (n, 3), scales (n,) and removed parts (n, 2) of samples of one label."""
+    task, beta = frame.task, frame.training.inverse_temperature
+    length, places = task.length, task.informative if label > 0 else 0
+    share = places / length
+    signal, norm = frame.readout[0], float(np.linalg.norm(frame.readout))
+    beside, tokens = _draw(task, label, log2_points, seed)
+    mean = beside[:, 0] / np.sqrt(length)
+
+    # Stage 2: the slope of the loss, and with it how a token's score depends on its noise along the
+    # first readout (T), across it in the plane of the signal (N), and along v̂.
+    centre = task.strength * share * signal + norm * mean + label * frame.own
+    slopes = label * get_loss(frame.training.loss).slope(label * (centre + frame.bias))
+    turn = np.array([[signal, frame.readout[1]], [-frame.readout[1], signal]]) / norm
+    on_readout, on_normal = turn @ frame.query[:2]
+    scores = _Scores.make(
+        beta * (on_readout - frame.memory * norm * slopes), beta * on_normal, beta * frame.query[2]
+    )
+    shift = beta * task.strength * (frame.query[0] - frame.memory * signal * slopes)
+    marked, along, scale, free = _softmax_sums(tokens, scores.sharpness, shift)
+
+    # The mean of the noise along the scores, given that along the first readout.
+    own = beside[:, 1] / np.sqrt(length)
+    along = along - free / length + scores.cosine * mean + scores.sine * own
+    spread = np.sqrt(np.maximum(scale**2 - 1 / length, 0.0))
+    inside = scores.sine * mean - scores.cosine * own + spread * beside[:, 2]
+    noise = scores.back(along, inside, scale * beside[:, 3])
+
+    part = task.strength * signal * (marked - share) + norm * (noise[:, 0] - mean)
+    part = slopes * part / frame.spread if frame.spread > 0 else np.zeros_like(part)
+    coordinates = np.column_stack([noise[:, :2] @ turn, noise[:, 2]])
+    coordinates[:, 0] += task.strength * marked
+    coordinates[:, 1] += label / np.sqrt(frame.alpha * length)
+    coordinates[:, 2] -= part / np.sqrt(frame.alpha)
+    removed = np.column_stack([np.full(len(part), length**-0.5), label * part])
+    return coordinates @ frame.axes.T, scale, removed
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """How the scores of a sequence's tokens depend on their noise along (T, N, v̂).
+
+    Attributes
+    ----------
+    sharpness : array (n,)
+        κ: the scores are κ times a standard normal, plus what the signal adds.
+    cosine, sine : arrays (n,)
+        Of the angle between that noise and T.
+    normal : array (2,)
+        Its direction across T, in the plane of N and v̂.
+    """
+
+    sharpness: Array
+    cosine: Array
+    sine: Array
+    normal: Array
+
+    @classmethod
+    def make(cls, readout: Array, normal: float, other: float) -> "_Scores":
+        across = float(np.hypot(normal, other))
+        sharpness = np.hypot(readout, across)
+        safe = np.where(sharpness > 0, sharpness, 1.0)
+        cosine = readout / safe
+        sine = np.where(sharpness > 0, across / safe, 1.0)
+        unit = np.array([normal, other]) / across if across > 0 else np.array([0.0, 1.0])
+        return cls(sharpness, cosine, sine, unit)
+
+    def back(self, along: Array, inside: Array, outside: Array) -> Array:
+        """Return noise along (T, N, v̂), (n, 3), from that along the scores and two across.
+
+        `inside` lies in the plane of the scores and T, `outside` across both.
+        """
+        turned = self.sine * along - self.cosine * inside
+        return np.column_stack(
+            [
+                self.cosine * along + self.sine * inside,
+                turned * self.normal[0] - outside * self.normal[1],
+                turned * self.normal[1] + outside * self.normal[0],
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Tokens:
+    """A group of tokens: the largest (n, k) in falling order, how many more, normals for those."""
+
+    values: Array
+    rest: int
+    normals: Array
+
+
+def _draw(
+    task: Task, label: int, log2_points: int, seed: tuple[int, int, int]
+) -> tuple[Array, list[_Tokens]]:
+    """Draw the numbers beside the tokens (n, 4), all standard normal, and the tokens by group."""
+    counts = [task.informative, task.length - task.informative] if label > 0 else [0, task.length]
+    kept = [min(count, EXPLICIT) for count in counts]
+    rests = [count - few for count, few in zip(counts, kept, strict=True)]
+    sizes = [few + (len(_TERMS) if rest else 0) for few, rest in zip(kept, rests, strict=True)]
+    sobol = qmc.Sobol(_BESIDE + sum(sizes), scramble=True, rng=np.random.default_rng((3, *seed)))
+    # Half a spacing of the 30-bit grid keeps the uniforms off 0.
+    uniforms = sobol.random_base2(log2_points) + 2.0**-31
+    beside, *parts = np.split(uniforms, np.cumsum([_BESIDE, *sizes])[:-1], axis=1)
+    groups = []
+    for part, count, few, rest in zip(parts, counts, kept, rests, strict=True):
+        # The largest of n uniforms, and each next one, is the one above times a power of a uniform.
+        powers = np.log(part[:, :few]) / (count - np.arange(few))
+        values = ndtri_exp(np.cumsum(powers, axis=1))
+        groups.append(_Tokens(values, rest, ndtri(part[:, few:])))
+    return ndtri(beside), groups
+
+
+def _softmax_sums(
+    groups: list[_Tokens], sharpness: Array, shift: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return A, ⟨u, p⟩ and ‖p‖ for p = softmax(κu + shift on the first group), and Σ u."""
+    shifts = (shift, np.zeros_like(shift))
+    pairs = list(zip(groups, shifts, strict=True))
+    peak = np.max(
+        [sharpness * g.values[:, 0] + extra for g, extra in pairs if g.values.shape[1]], axis=0
+    )
+    masses, first, square, free = [], 0.0, 0.0, 0.0
+    for group, extra in pairs:
+        weights = np.exp(sharpness[:, None] * group.values + (extra - peak)[:, None])
+        sums = [
+            weights.sum(axis=1),
+            np.vecdot(weights, group.values),
+            np.vecdot(weights, weights),
+            group.values.sum(axis=1),
+        ]
+        if group.rest:
+            level = np.exp(sharpness * group.values[:, -1] + extra - peak)
+            rest = _rest_sums(group, sharpness)
+            sums = [
+                part + level**power * more
+                for part, more, (power, _) in zip(sums, rest, _TERMS, strict=True)
+            ]
+        masses.append(sums[0])
+        first, square, free = first + sums[1], square + sums[2], free + sums[3]
+    total = masses[0] + masses[1]
+    return masses[0] / total, first / total, np.sqrt(square) / total, np.asarray(free)
+
+
+def _rest_sums(group: _Tokens, sharpness: Array) -> list[Array]:
+    """Return Σ u^m exp(jκ(u - t)) over the rest for (j, m) in `_TERMS`, t the smallest value kept.
+
+    They are normal with the exact means and covariances: E[exp(a(u - t)); u < t] = φ(t) m(a - t) with
+    Mills' ratio m(x) = √(π/2) erfcx(x/√2), and factors u come by differentiating in a.
+    """
+    t = group.values[:, -1]
+    density = np.exp(-0.5 * t**2) / (np.sqrt(2 * np.pi) * ndtr(t))
+
+    def moment(power: int, degree: int) -> Array:
+        a = power * sharpness
+        mills = np.sqrt(np.pi / 2) * erfcx((a - t) / np.sqrt(2))
+        factors = (mills, a * mills - 1, (1 + a**2) * mills - (a + t))
+        return np.asarray(density * factors[degree])
+
+    means = [moment(*term) for term in _TERMS]
+    count = len(_TERMS)
+    covariance = np.empty((count, count, len(t)))
+    for i, (power, degree) in enumerate(_TERMS):
+        for j, (other_power, other_degree) in enumerate(_TERMS[: i + 1]):
+            product = moment(power + other_power, degree + other_degree)
+            covariance[i, j] = covariance[j, i] = product - means[i] * means[j]
+            if i == j:
+                # A variance at the rounding level of its second moment is none.
+                covariance[i, i] = np.where(covariance[i, i] > 1e-12 * product, covariance[i, i], 0)
+    deviations = np.einsum("ijn,nj->in", _factor(covariance), group.normals)
+    sums = [
+        group.rest * mean + np.sqrt(group.rest) * deviation
+        for mean, deviation in zip(means, deviations, strict=True)
+    ]
+    return [
+        np.maximum(total, 0.0) if degree == 0 else total
+        for total, (_, degree) in zip(sums, _TERMS, strict=True)
+    ]
+
+
+def _factor(covariance: Array) -> Array:
+    """Return the Cholesky factors of many matrices (k, k, n); directions without variance get 0."""
+    size = len(covariance)
+    factor = np.zeros_like(covariance)
+    for j in range(size):
+        left = covariance[j, j] - (factor[j, :j] ** 2).sum(axis=0)
+        pivot = np.sqrt(np.where(left > 1e-10 * covariance[j, j], left, 0.0))
+        factor[j, j] = pivot
+        for i in range(j + 1, size):
+            value = covariance[i, j] - (factor[i, :j] * factor[j, :j]).sum(axis=0)
+            factor[i, j] = np.divide(value, pivot, out=np.zeros_like(value), where=pivot > 0)
+    return factor
