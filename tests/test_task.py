@@ -24,6 +24,7 @@ EXAMPLES: dict[type[Settings], dict[str, Any]] = {
         "bias_step": 0.0,
         "query_step": 2.0,
         "inverse_temperature": 1.5,
+        "reuse": False,
     },
     Query: {"alignment": 0.5, "sharpness": 2.0},
 }
@@ -54,6 +55,7 @@ BAD_VALUES: list[tuple[type[Settings], str, list[Any], str]] = [
         (Training, name, POSITIVE, "a finite number > 0")
         for name in ("alpha0", "alpha1", "readout_step", "query_step", "inverse_temperature")
     ),
+    (Training, "reuse", [1, 0, "yes", None], "True or False"),
     (Query, "alignment", [-1.0000001, 1.0000001, *NOT_REAL], "a finite number in [-1, 1]"),
     (
         Query,
@@ -105,7 +107,7 @@ def test_numpy_scalars_become_plain_values(made: type[Settings]) -> None:
     }
     one = made(**values)
     assert one == made(**EXAMPLES[made])
-    assert all(type(value) in (int, float, str) for value in one.to_dict().values())
+    assert all(type(value) in (bool, int, float, str) for value in one.to_dict().values())
     assert made.from_dict(json.loads(json.dumps(one.to_dict()))) == one
 
 
@@ -138,6 +140,7 @@ def test_defaults() -> None:
         "bias_step": 0.5,
         "query_step": 1.0,
         "inverse_temperature": 1.0,
+        "reuse": False,
     }
 
 

@@ -67,10 +67,11 @@ def real(
 
 
 def boolean(parameter: str, value: object) -> bool:
-    """Return `value` if it is True or False."""
-    if not isinstance(value, bool):
+    """Return `value` as a bool if it is one, numpy's included."""
+    kind = type(value)
+    if not (kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))):
         raise ParameterError(parameter, value, "True or False")
-    return value
+    return bool(value)
 
 
 def choice(parameter: str, value: object, options: Iterable[str]) -> str:

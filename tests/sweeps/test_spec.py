@@ -55,17 +55,27 @@ def test_every_field_of_the_objects_can_be_a_list() -> None:
     lists = {
         "length": "[10, 20]", "informative": "[1, 2]", "strength": "[1, 2]",
         "positive_rate": "[0.2, 0.4]", "loss": '["logistic", "square"]',
+        "reuse": "[false, true]",
     }  # fmt: skip
     for kind, head in (
         (Task, HEAD + TRAINING + "[task]\n"),
         (Training, HEAD + TASK + "[training]\n"),
     ):
-        required = {"length": 10, "informative": 1, "strength": 2, "alpha0": 1, "alpha1": 2}
+        required = {"length": 10, "informative": 1, "strength": 2, "alpha0": 1, "alpha1": 1}
         for item in fields(kind):
             lines = {f.name: required[f.name] for f in fields(kind) if f.name in required}
             lines[item.name] = lists.get(item.name, "[1, 2]")  # type: ignore[assignment]
             text = head + "".join(f"{name} = {value}\n" for name, value in lines.items())
             assert len(set(values(text, item.name))) == 2, item.name
+
+
+def test_a_study_without_a_split_pairs_the_sample_ratios() -> None:
+    ratios = "[training]\nreuse = true\nalpha0 = [1, 2]\nalpha1 = [1, 2]\n"
+    with pytest.raises(StudyError, match="as alpha0"):
+        parse_study(HEAD + TASK + ratios)
+    paired = 'zip = [["training.alpha0", "training.alpha1"]]\n' + HEAD + TASK + ratios
+    assert [cell["alpha1"] for cell in parse_study(paired).cells()] == [1.0, 2.0]
+    assert all(cell["reuse"] is True for cell in parse_study(paired).cells())
 
 
 def test_cells_are_the_product_in_the_order_of_the_lists() -> None:

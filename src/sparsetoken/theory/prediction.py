@@ -329,10 +329,9 @@ class Predictor:
         self.usage = usage
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
         self._state: State | None = None
-        self._trained: tuple[Any, LimitReadout] | None = None
+        self._trained: dict[int, LimitReadout] = {}
         self._trained_for: Any = None
         self._best: tuple[Any, float] | None = None
-        self._size = FIRST_SIZE
 
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
@@ -343,19 +342,20 @@ class Predictor:
             accepted = f"{task.length}, the training length, for the {self.classifier} classifier"
             raise ParameterError("at.length", at.length, accepted)
         self.usage.check(self.law.takes_query, self.classifier)
+        size = FIRST_SIZE
         while True:
-            found = self._predict_at(task, training, query, self._size)
+            found = self._predict_at(task, training, query, size)
             prediction = replace(found, learnt=learnt)
             error = prediction.uncertainty.test_error
             settled = error <= self.tolerance or not prediction.solution.converged
             if settled or self.law.exact:
                 return prediction
-            if self._size == LAST_SIZE:
+            if size == LAST_SIZE:
                 return replace(prediction, solution=self._short_of_tolerance(prediction))
             # The error of the law falls about as points^-0.8; where it took many points already
             # it falls more slowly.
             growth = int(np.ceil(1.25 * np.log2(error / self.tolerance)))
-            self._size = min(LAST_SIZE, self._size + max(1, self._size - FIRST_SIZE, growth))
+            size = min(LAST_SIZE, size + max(1, size - FIRST_SIZE, growth))
 
     def _short_of_tolerance(self, prediction: Prediction) -> Solution:
         reached = f"tolerance {self.tolerance:g}, reached {prediction.uncertainty.test_error:.2g}"
@@ -408,11 +408,11 @@ class Predictor:
     def _train(
         self, task: Task, training: Training, query: Query | None, size: int
     ) -> LimitReadout:
-        """Return the readout for a law with that many points, the last one if it is the same."""
-        self._trained_for = (task, training, query)
-        key = (*self._trained_for, size)
-        if self._trained is not None and self._trained[0] == key:
-            return self._trained[1]
+        """Return the readout for a law with that many points; those of the last problem are kept."""
+        if self._trained_for != (task, training, query):
+            self._trained_for, self._trained = (task, training, query), {}
+        if size in self._trained:
+            return self._trained[size]
         trained = training_law(task, training, self.classifier, self.query)
         law = trained(size, 0)
         coarse = law
@@ -422,7 +422,7 @@ class Predictor:
         readout = limit_readout((coarse, law), loss, training.alpha1, training.ridge, self._state)
         if readout.solution.converged:
             self._state = readout.state
-        self._trained = (key, readout)
+        self._trained[size] = readout
         return readout
 
     def _rare_error(
