@@ -205,7 +205,8 @@ def test_the_query_is_that_of_align_and_shifts_work() -> None:
     found = predict(TASK, TRAINING, tolerance=1e-3)
     assert found.query == align(TASK, TRAINING).query
     again = predict(TASK, TRAINING, at=TASK, tolerance=1e-3)
-    assert again.test_error == found.test_error
+    allowed = again.uncertainty.test_error + found.uncertainty.test_error
+    assert again.test_error == pytest.approx(found.test_error, abs=allowed)
     longer = predict(TASK, TRAINING, at=TASK.replace(length=24), tolerance=1e-3)
     assert longer.test_error > 1.2 * found.test_error
 
