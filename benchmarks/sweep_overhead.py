@@ -23,7 +23,7 @@ from typing import Any
 from sparsetoken.sweeps import Store, parse_study, run_cells
 from sparsetoken.sweeps.export import FORMATS
 from sparsetoken.sweeps.run import study_fingerprint
-from sparsetoken.sweeps.writer import Outcome, StoreWriter
+from sparsetoken.sweeps.writer import StoredRow, StoreWriter
 
 CELLS = [{"slope": float(slope)} for slope in range(10)]
 
@@ -79,7 +79,7 @@ def fill(path: Path, study: Any, rows: int) -> None:
             outcomes = []
             for trial in range(each):
                 result = json.dumps({name: rng.random() for name in columns}, separators=(",", ":"))
-                outcomes.append(Outcome(cell, trial, result, None, columns, 1, 0.1))
+                outcomes.append(StoredRow(cell, trial, result, None, columns, 1, 0.1))
             store.save(outcomes)
 
 

@@ -21,6 +21,8 @@ a name and its value, slope and curvature, and pass an instance to `register_los
 """
 
 from abc import ABC, abstractmethod
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -250,17 +252,40 @@ _REGISTRY: dict[str, Loss] = {loss.name: loss for loss in _BUILT_IN}
 
 
 def loss_names() -> list[str]:
-    """Return the names of the known losses."""
-    return sorted(_REGISTRY)
+    """Return the names of the known losses: built in, registered, or of installed packages."""
+    return sorted({*_REGISTRY, *_installed()})
 
 
 def get_loss(name: str) -> Loss:
     """Return the loss of that name."""
-    if name not in loss_names():
-        known = ", ".join(map(repr, sorted(_REGISTRY)))
+    if name not in list(_REGISTRY) and name in list(_installed()):
+        _register_installed(name)
+    if name not in list(_REGISTRY):  # a list, because a wrong name may be anything
+        known = ", ".join(map(repr, loss_names()))
         accepted = f"one of {known}, or a loss that `register_loss` made known in this process"
         raise ParameterError("loss", name, accepted)
     return _REGISTRY[name]
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    """Return the losses that installed packages offer, by name."""
+    return {point.name: point for point in entry_points(group="sparsetoken.losses")}
+
+
+def _register_installed(name: str) -> None:
+    """Register the loss, or the class of one, that an entry point names."""
+    try:
+        loaded = _installed()[name].load()
+        loss = loaded() if isinstance(loaded, type) else loaded
+        register_loss(loss)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ParameterError(
+            "loss", name, f"a loss that its package can load ({reason})"
+        ) from error
+    if loss.name != name:
+        raise ParameterError("loss", name, f"the name that the loss itself has, {loss.name!r}")
 
 
 def register_loss(loss: Loss) -> None:

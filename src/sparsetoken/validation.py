@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 
-__all__ = ["ParameterError", "boolean", "choice", "instance", "integer", "real"]
+__all__ = ["ParameterError", "boolean", "choice", "instance", "integer", "real", "shown"]
+
+_SHOWN = 200
 
 
 class ParameterError(ValueError):
@@ -27,15 +29,27 @@ class ParameterError(ValueError):
         self.accepted = accepted
 
     def __str__(self) -> str:
-        return f"{self.parameter} = {self.value!r} is not valid: expected {self.accepted}"
+        return f"{self.parameter} = {shown(self.value)} is not valid: expected {self.accepted}"
 
 
-def integer(parameter: str, value: object, *, low: int) -> int:
-    """Return `value` as an int if it is an integer >= `low`."""
-    accepted = f"an integer >= {low}"
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
+def shown(value: object) -> str:
+    """Return a value as messages show it: whole if it is short, its ends if it is long."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 (an integer of 5,000 digits has no text, for one)
+        return f"<a {type(value).__name__} that cannot be shown: {error}>"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 4 :]}"
+
+
+def integer(parameter: str, value: object, *, low: int, high: int | None = None) -> int:
+    """Return `value` as an int if it is an integer >= `low`, and <= `high` if that is given."""
+    accepted = f"an integer >= {low}" if high is None else f"an integer in [{low}, {high}]"
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise ParameterError(parameter, value, accepted)
-    return int(value)
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        raise ParameterError(parameter, value, accepted)
+    return number
 
 
 def real(

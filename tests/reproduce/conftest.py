@@ -10,7 +10,7 @@ from sparsetoken.reproduce.execution import execute
 from sparsetoken.reproduce.jobs import tabulate
 from sparsetoken.reproduce.registry import select_claims
 from sparsetoken.reproduce.run import settings_of
-from sparsetoken.sweeps.work import RESERVED_COLUMNS
+from sparsetoken.sweeps.worker import RESERVED_COLUMNS
 
 
 class InProcess(Executor):

@@ -11,7 +11,7 @@ import sweep_functions as functions
 
 from sparsetoken import __version__
 from sparsetoken.sweeps import Progress, Store, StoreError, StudyError, SweepError, run_cells
-from sparsetoken.sweeps.writer import Outcome, StoreWriter
+from sparsetoken.sweeps.writer import StoredRow, StoreWriter
 from sparsetoken.validation import ParameterError
 
 
@@ -68,7 +68,9 @@ def test_only_what_is_missing_runs_again_and_trials_can_be_raised(tmp_path: Path
     run_cells(path, cells(), functions.noisy, trials=2)
     assert run_cells(path, cells(), functions.noisy, trials=2).ran == 0
     assert run_cells(path, cells(), functions.noisy, trials=5).ran == 9
-    assert run_cells(path, cells(), functions.noisy, trials=1).ran == 0
+    assert run_cells(path, cells(), functions.noisy, trials=1).counts.trials == 3
+    assert [row[1] for row in results(path)] == [0, 0, 0]  # the others are kept, but not shown
+    assert run_cells(path, cells(), functions.noisy, trials=5).ran == 0
     assert results(path) == undisturbed(tmp_path / "b.sqlite", cells(), 5)
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM trials WHERE cell = 1 AND trial = 3")
@@ -304,7 +306,7 @@ def test_an_interruption_while_saving_keeps_what_has_finished(
     save = StoreWriter.save
     interruptions = iter([KeyboardInterrupt])
 
-    def interrupted(self: StoreWriter, outcomes: list[Outcome]) -> None:
+    def interrupted(self: StoreWriter, outcomes: list[StoredRow]) -> None:
         if outcomes and (error := next(interruptions, None)):
             raise error
         save(self, outcomes)

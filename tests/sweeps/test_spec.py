@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparsetoken import Query, Task, Training
 from sparsetoken.sweeps import StudyError, parse_study, read_study
-from sparsetoken.sweeps.trial import problem
+from sparsetoken.sweeps.cells import read_cell
 
 HEAD = "trials = 1\ndimensions = 10\n"
 TASK = "[task]\nlength = 10\ninformative = 1\nstrength = 2\n"
@@ -48,7 +48,7 @@ def test_a_plain_study_is_one_cell_with_every_setting() -> None:
         "seed": 0,
     }
     assert isinstance(cell["strength"], float)
-    assert problem(cell) == (Task(10, 1, 2.0), Training(1.0, 2.0), None, None)
+    assert read_cell(cell) == (Task(10, 1, 2.0), Training(1.0, 2.0), None, None)
 
 
 def test_every_field_of_the_objects_can_be_a_list() -> None:
@@ -142,8 +142,8 @@ def test_a_query_is_for_attention_and_a_test_task_keeps_what_is_not_named() -> N
     text = 'classifiers = ["attention", "pooled"]\n' + PLAIN
     text += "[query]\nalignment = [0.5, 1]\nsharpness = 3\n[at]\nlength = 20\n"
     cells = parse_study(text).cells()
-    assert [problem(cell).query for cell in cells] == [Query(0.5, 3), None, Query(1, 3), None]
-    assert {problem(cell).at for cell in cells} == {Task(20, 1, 2.0)}
+    assert [read_cell(cell).query for cell in cells] == [Query(0.5, 3), None, Query(1, 3), None]
+    assert {read_cell(cell).at for cell in cells} == {Task(20, 1, 2.0)}
     assert cells[1]["query_alignment"] == 0.5
     assert cells[0]["at_strength"] == 2.0
 
@@ -175,7 +175,7 @@ def test_a_query_is_for_attention_and_a_test_task_keeps_what_is_not_named() -> N
         ),
         (
             PLAIN + "ridge = { from = 1, to = 2, count = 1 }\n",
-            "training.ridge: count = 1 is not valid: expected an integer >= 2",
+            "training.ridge: count = 1 is not valid: expected an integer in [2, 1000000]",
         ),
         (
             PLAIN + "ridge = { from = 1, to = 2, count = 3, scale = 'cubic' }\n",
@@ -216,7 +216,7 @@ def test_many_bad_cells_are_counted_and_a_few_shown() -> None:
         "expected an integer below length = 10"
     )
     assert len(found) == 6
-    assert found[-1] == "... and 2 more cells"
+    assert found[-1] == "... and 2 more combinations"
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

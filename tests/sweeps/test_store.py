@@ -10,17 +10,17 @@ import pytest
 import sparsetoken
 from sparsetoken.sweeps import Store, StoreError
 from sparsetoken.sweeps.store import SCHEMA_VERSION
-from sparsetoken.sweeps.writer import Outcome, StoreWriter
+from sparsetoken.sweeps.writer import StoredRow, StoreWriter
 
 CELLS = [{"slope": 1.0}, {"slope": 2.0}]
 
 
-def done(cell: int, trial: int | None, value: float = 0.5) -> Outcome:
-    return Outcome(cell, trial, f'{{"value":{value}}}', None, ("value",), 1, 0.1)
+def done(cell: int, trial: int | None, value: float = 0.5) -> StoredRow:
+    return StoredRow(cell, trial, f'{{"value":{value}}}', None, ("value",), 1, 0.1)
 
 
-def failed(cell: int, trial: int | None) -> Outcome:
-    return Outcome(cell, trial, None, "no luck", (), 3, 0.1)
+def failed(cell: int, trial: int | None) -> StoredRow:
+    return StoredRow(cell, trial, None, "no luck", (), 3, 0.1)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_success_is_stored_once_and_stays(tmp_path: Path) -> None:
 
 def test_outcomes_are_stored_all_or_none(path: Path) -> None:
     impossible = done(0, 300)._replace(error="both a result and an error")
-    with StoreWriter(path, "mine", CELLS, 200) as store:
+    with StoreWriter(path, "mine", CELLS, 400) as store:
         with pytest.raises(StoreError):
             store.save([done(1, 300), impossible])
         assert store.counts().done == 400
@@ -145,7 +145,7 @@ def test_a_missing_store_is_named(tmp_path: Path) -> None:
 
 
 def test_one_driver_at_a_time_and_the_lock_ends_with_it(path: Path) -> None:
-    with StoreWriter(path, "mine", CELLS, 200) as store:
+    with StoreWriter(path, "mine", CELLS, 400) as store:
         with pytest.raises(StoreError, match="another sweep is running"):
             StoreWriter(path, "mine", CELLS, 200)
         with Store(path) as reader:
@@ -155,10 +155,18 @@ def test_one_driver_at_a_time_and_the_lock_ends_with_it(path: Path) -> None:
 
 
 def test_a_driver_killed_while_it_made_the_store_leaves_no_trap(tmp_path: Path) -> None:
-    (tmp_path / "a.new").write_bytes(b"half a store")
+    (tmp_path / "a.new").write_bytes(b"SQLite format 3\0half a store")
+    (tmp_path / "a.new-journal").write_bytes(b"of that half")
     with StoreWriter(tmp_path / "a", "mine", CELLS, 1) as store:
         assert store.counts().cells == 2
-    assert not (tmp_path / "a.new").exists()
+    assert not list(tmp_path.glob("a.new*"))
+
+
+def test_a_file_of_the_user_with_that_name_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.new").write_text("mine")
+    with pytest.raises(StoreError, match=r"a\.new is in the way"):
+        StoreWriter(tmp_path / "a", "mine", CELLS, 1)
+    assert (tmp_path / "a.new").read_text() == "mine"
 
 
 def test_another_program_that_holds_the_file_is_reported(path: Path) -> None:

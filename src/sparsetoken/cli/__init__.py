@@ -13,6 +13,7 @@ from sparsetoken.cli.explore import explore
 from sparsetoken.cli.floor import floor
 from sparsetoken.cli.reproduce import reproduce
 from sparsetoken.cli.simulate import simulate
+from sparsetoken.cli.streams import prepare_streams, written_out
 from sparsetoken.cli.sweep import sweep
 from sparsetoken.cli.theory import align, capacity, oracle, predict
 from sparsetoken.validation import ParameterError
@@ -22,6 +23,11 @@ __all__ = ["main"]
 
 class _Commands(click.Group):
     """A group whose commands turn what a user can cause into one message and exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        prepare_streams()
+        with written_out():
+            return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -33,6 +39,8 @@ class _Commands(click.Group):
             raise SystemExit(130) from None
         except BrokenPipeError:  # a reader such as `head` has seen enough: click ends quietly
             raise
+        except MemoryError as error:
+            raise click.UsageError(f"there is not enough memory for this: {error}") from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise click.UsageError(f"{where}{error.strerror or error}") from None

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from sparsetoken import validation
+from sparsetoken.cli.output import force_option
 from sparsetoken.task import Query, Step, Task, Training
 from sparsetoken.validation import ParameterError
 
@@ -15,6 +16,7 @@ __all__ = [
     "at_options",
     "curve_options",
     "curve_values",
+    "import_option",
     "json_option",
     "query_options",
     "read_at",
@@ -81,10 +83,35 @@ def _field_options(
 
 
 task_options = _field_options(Task)
-training_options = _field_options(Training)
+
+
+def training_options(function: Function) -> Function:
+    """Add the options of the training, and one for modules that make further losses known."""
+    return import_option(_field_options(Training)(function))
+
+
 query_options = _field_options(Query, optional=True)
 step_options = _field_options(Step, defaults=_STEP_DEFAULTS)
 at_options = _field_options(Task, prefix="at-", optional=True, note=", at test time instead")
+
+
+def _import_modules(_: click.Context, __: click.Parameter, modules: tuple[str, ...]) -> None:
+    from sparsetoken.extensions import import_extensions
+
+    import_extensions(modules)
+
+
+# First of all, so that what the modules register is known to the other options.
+import_option = click.option(
+    "--import",
+    "imports",
+    metavar="MODULE",
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_import_modules,
+    help="Import a module that registers losses; may be repeated.",
+)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
@@ -103,6 +130,7 @@ def curve_options(example: str) -> Callable[[Function], Function]:
             type=click.Path(path_type=Path),
             help="Draw the curve (.svg, .pdf or .png).",
         ),
+        force_option,
     ]
 
     def decorate(function: Function) -> Function:
@@ -115,7 +143,7 @@ def curve_options(example: str) -> Callable[[Function], Function]:
 
 def refuse_curve_options(options: Mapping[str, Any]) -> None:
     """Refuse the options that only a curve has, where no field varies."""
-    for name in ("from", "to", "points", "log", "plot"):
+    for name in ("from", "to", "points", "log", "plot", "force"):
         value = options[{"from": "start", "to": "stop", "log": "logarithmic"}.get(name, name)]
         if value is not None and value is not False:
             raise click.UsageError(f"--{name} is for a curve: say which field varies with --over")

@@ -2,10 +2,9 @@
 
 import json
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,13 +12,19 @@ from sparsetoken.numerics.solution import Status
 from sparsetoken.records import Curve, shown, table_cells
 from sparsetoken.validation import ParameterError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 __all__ = [
     "Refusal",
     "Row",
     "check_folder",
     "check_picture",
     "check_writable",
+    "console",
     "draw_curve",
+    "force_option",
+    "json_text",
     "plain",
     "print_curve",
     "print_json",
@@ -38,7 +43,12 @@ class Refusal(click.ClickException):
 Row = Mapping[str, Any]
 
 
-_PICTURES = (".pdf", ".png", ".svg")
+# How a picture begins, by the ending of its name. Ours name the package as well.
+_PICTURES = {".pdf": (b"%PDF",), ".png": (b"\x89PNG",), ".svg": (b"<?xml", b"<svg")}
+
+force_option = click.option(
+    "--force", is_flag=True, help="Replace an output file that this command did not write."
+)
 
 
 def check_folder(folder: Path) -> None:
@@ -49,31 +59,39 @@ def check_folder(folder: Path) -> None:
         raise Refusal(f"the folder {folder} does not exist")
 
 
-def check_writable(path: Path) -> None:
-    """Refuse, before any work, a file that could not be written after it."""
-    from tempfile import TemporaryFile
+def check_writable(
+    path: Path,
+    is_ours: Callable[[bytes], bool],
+    *,
+    inputs: Iterable[Path] = (),
+    force: bool = False,
+) -> None:
+    """Refuse, before any work, a file that could not or must not be written after it.
 
-    check_folder(path.parent)
-    if path.is_dir():
-        raise Refusal(f"{path} is a folder, not a file")
-    if path.exists():
-        if not os.access(path, os.W_OK):
-            raise Refusal(f"{path} cannot be written: Permission denied")
-        return
+    See `sparsetoken.files.check_output`.
+    """
+    from sparsetoken.files import OutputRefused, check_output
+
     try:
-        # An attempt, because permissions do not tell of read-only and special file systems.
-        with TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise Refusal(f"{path} cannot be written: {error.strerror}") from None
+        check_output(path, is_ours, inputs=inputs, force=force)
+    except OutputRefused as error:
+        raise Refusal(str(error)) from None
 
 
-def check_picture(option: str, path: Path) -> None:
-    """Refuse, before any work, a picture of an unknown kind or that could not be written."""
+def check_picture(
+    option: str, path: Path, *, inputs: Iterable[Path] = (), force: bool = False
+) -> None:
+    """Refuse, before any work, a picture of an unknown kind or that must not be written."""
     if path.suffix not in _PICTURES:
         accepted = "a file name that ends in " + ", ".join(_PICTURES)
         raise ParameterError(option, str(path), accepted)
-    check_writable(path)
+    start = _PICTURES[path.suffix]
+    check_writable(
+        path,
+        lambda content: content.startswith(start) and b"sparsetoken" in content,
+        inputs=inputs,
+        force=force,
+    )
 
 
 def tell_written(path: Path) -> None:
@@ -81,21 +99,26 @@ def tell_written(path: Path) -> None:
     click.echo(f"Wrote {path}", err=True)
 
 
+def console(*, stderr: bool = False) -> "Console":
+    """Return what prints tables and progress; brackets are not markup, for they may be a path's."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False)
+
+
 def print_record(title: str, row: Row) -> None:
     """Print one flat record as a table of names and values."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_header=False)
     for name, text in shown(row).items():
         table.add_row(name, text)
-    Console().print(table)
+    console().print(table)
     _print_notes([row])
 
 
 def print_curve(title: str, curve: Curve[Any], hidden: Sequence[str] = ()) -> None:
     """Print results along a curve as a table with a row for each value, and what to note."""
-    from rich.console import Console
     from rich.table import Table
 
     rows = curve.to_rows()
@@ -105,7 +128,7 @@ def print_curve(title: str, curve: Curve[Any], hidden: Sequence[str] = ()) -> No
     table = Table(*head, title=title)
     for line in body:
         table.add_row(*line)
-    Console().print(table)
+    console().print(table)
     _print_notes(rows)
 
 
@@ -119,8 +142,12 @@ def _print_notes(rows: Sequence[Row]) -> None:
 def print_json(settings: Mapping[str, Any], result: Row | Sequence[Row]) -> None:
     """Print settings and flat records as JSON; numbers that are not finite as strings."""
     several = not isinstance(result, Mapping)
-    text = {"settings": settings, "results" if several else "result": plain(result)}
-    click.echo(json.dumps(text, indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json_text({"settings": settings, "results" if several else "result": result}))
+
+
+def json_text(value: Any) -> str:
+    """Return JSON that any reader takes: numbers that are not finite become texts."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def plain(value: Any) -> Any:

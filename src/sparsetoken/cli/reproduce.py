@@ -78,7 +78,7 @@ def reproduce(
         chosen_name = "-".join(["claims", *map(str, numbers)]) if numbers else "all"
         output = Path("reproduction") / profile / chosen_name
     output.mkdir(parents=True, exist_ok=True)
-    check_writable(output / "report.html")
+    check_writable(output / "report.html", lambda content: b"sparsetoken" in content)
     findings = _examine_all(chosen, profile, seed, output, workers, console)
     command = " ".join(
         ["sparsetoken reproduce", *map(str, numbers), *(["--quick"] if quick else [])]
@@ -87,7 +87,7 @@ def reproduce(
         command += f" --seed {seed}"
     report = write_results(findings, output, profile, seed, command)
     _show_verdicts(findings, console)
-    console.print(f"Report: {report}", soft_wrap=True)
+    console.print(f"Report: {report}", soft_wrap=True, markup=False)
     if as_json:
         click.echo((output / "verdicts.json").read_text(encoding="utf-8"), nl=False)
     broken = [finding for finding in findings if finding.error]

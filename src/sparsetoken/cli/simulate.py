@@ -16,7 +16,7 @@ from sparsetoken.cli.options import (
     task_options,
     training_options,
 )
-from sparsetoken.cli.output import check_writable, plain, tell_written
+from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written
 from sparsetoken.records import measured, with_error
 
 if TYPE_CHECKING:
@@ -57,8 +57,15 @@ THEORY_COVERAGE = 3.0
 @click.option(
     "--csv", "csv_path", type=click.Path(path_type=Path), help="Write a row for every trial."
 )
+@force_option
 def simulate(
-    dimension: int, trials: int, workers: int, as_json: bool, csv_path: Path | None, **options: Any
+    dimension: int,
+    trials: int,
+    workers: int,
+    as_json: bool,
+    csv_path: Path | None,
+    force: bool,
+    **options: Any,
 ) -> None:
     """Train classifiers on data drawn from a task, and compare with theory.
 
@@ -66,7 +73,7 @@ def simulate(
     dimension is large. Ctrl-C ends early and shows the trials that have finished.
     """
     if csv_path is not None:
-        check_writable(csv_path)
+        check_writable(csv_path, _is_csv, force=force)
     task, training = read_task(options), read_training(options)
     settings = {
         "classifier": options["classifier"],
@@ -192,8 +199,6 @@ def _print_table(result: "Simulation", theory: dict[str, Measured], wanted: int)
 def _print_json(
     result: "Simulation", theory: dict[str, Measured], wanted: int, interrupted: bool
 ) -> None:
-    import json
-
     text = {
         "settings": {**result.settings(), "trials": wanted},
         "interrupted": interrupted,
@@ -203,14 +208,20 @@ def _print_json(
         "z": {name: _z_score(result, name, theory) for name in _fields(result)},
         "trials": [trial.to_dict() for trial in result.trials],
     }
-    click.echo(json.dumps(plain(text), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json_text(text))
+
+
+def _is_csv(content: bytes) -> bool:
+    return content.startswith(b"trial,alignment,query_norm,")
 
 
 def _write_csv(path: Path, result: "Simulation") -> None:
     import csv
 
+    from sparsetoken.files import replacing
+
     rows = [trial.to_dict() for trial in result.trials]
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

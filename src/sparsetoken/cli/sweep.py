@@ -8,15 +8,26 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparsetoken.cli.output import Refusal, check_folder, check_picture, check_writable
+from sparsetoken.cli.options import import_option, json_option
+from sparsetoken.cli.output import (
+    Refusal,
+    check_folder,
+    check_picture,
+    check_writable,
+    console,
+    force_option,
+)
+from sparsetoken.limits import MOST_RETRIES, MOST_WORKERS
 
 if TYPE_CHECKING:
-    from sparsetoken.sweeps import Counts, Progress, Store
+    from sparsetoken.sweeps import Counts, Progress, Store, Study
+    from sparsetoken.sweeps.repair import Inspection
 
 __all__ = ["sweep"]
 
@@ -34,6 +45,8 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except SweepError as error:
             raise Refusal(str(error)) from None
+        except RecursionError:
+            raise Refusal("the study is nested too deeply") from None
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
             sys.exit(_CTRL_C)
@@ -44,16 +57,34 @@ def sweep() -> None:
     """Run a grid of problems, kept in a file, and go on after any interruption."""
 
 
-_study = click.argument("study", type=click.Path(dir_okay=False, path_type=Path))
+def _named(_: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a path without a name, such as the empty one."""
+    if path is not None and not path.name:
+        raise click.BadParameter("expected the name of a file", param=parameter)
+    return path
+
+
+_study = click.argument("study", type=click.Path(dir_okay=False, path_type=Path), callback=_named)
 _store = click.option(
     "--store",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=_named,
     help="The store; STUDY with the ending .sqlite if not given.",
+)
+_workers = click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=MOST_WORKERS),
+    default=lambda: os.cpu_count() or 1,
+    show_default="all cores",
+    help="Local processes.",
 )
 
 
 def _store_path(study: Path, store: Path | None) -> Path:
-    return study.with_suffix(".sqlite") if store is None else store
+    path = study.with_suffix(".sqlite") if store is None else store
+    if path == study:
+        raise Refusal(f"{path} is the study: give the store another name with --store")
+    return path
 
 
 @contextmanager
@@ -87,22 +118,17 @@ def init(study: Path) -> None:
 @sweep.command()
 @_study
 @_store
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=lambda: os.cpu_count() or 1,
-    show_default="all cores",
-    help="Local processes.",
-)
+@_workers
 @click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster to use instead.")
 @click.option(
     "--retries",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=0, max=MOST_RETRIES),
     default=2,
     show_default=True,
     help="How often a failed trial is tried again.",
 )
 @click.option("--retry-failed", is_flag=True, help="Run trials again that are stored as failed.")
+@import_option
 def run(
     study: Path,
     store: Path | None,
@@ -171,12 +197,11 @@ def _progress_shown() -> "Iterator[Callable[[Progress], None]]":
     if not sys.stderr.isatty():
         yield _Log()
         return
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %")
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("Starting", total=None)
 
         def show(now: "Progress") -> None:
@@ -188,7 +213,8 @@ def _progress_shown() -> "Iterator[Callable[[Progress], None]]":
 
 def _line(now: "Progress") -> str:
     left = "" if now.seconds_left is None else f", {_duration(now.seconds_left)} left"
-    return f"{_counted(now.counts)}, {now.rate:.3g}/s{left}"
+    note = f". {now.note}" if now.note else ""
+    return f"{_counted(now.counts)}, {now.rate:.3g}/s{left}{note}"
 
 
 def _duration(seconds: float) -> str:
@@ -202,9 +228,11 @@ class _Log:
 
     def __init__(self) -> None:
         self._next = 0.0
+        self._note = ""
 
     def __call__(self, now: "Progress") -> None:
-        if now.seconds >= self._next:
+        if now.seconds >= self._next or now.note != self._note:
+            self._note = now.note
             self._next = now.seconds + _LOG_SECONDS
             click.echo(_line(now), err=True)
 
@@ -212,7 +240,8 @@ class _Log:
 @sweep.command()
 @_study
 @_store
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@json_option
+@import_option
 def status(study: Path, store: Path | None, as_json: bool) -> None:
     """Say how far STUDY is; also while it runs."""
     with _open_store(study, store, check=False) as opened:
@@ -228,19 +257,78 @@ def status(study: Path, store: Path | None, as_json: bool) -> None:
 @sweep.command()
 @_study
 @_store
+@click.option("--repair", is_flag=True, help="Keep what is whole and compute the rest again.")
+@_workers
+@json_option
+@import_option
+def check(study: Path, store: Path | None, repair: bool, workers: int, as_json: bool) -> None:
+    """Look for damage in every row of the store of STUDY; exit code 1 if there is any."""
+    from sparsetoken.sweeps import read_study
+    from sparsetoken.sweeps.errors import DamagedStore
+    from sparsetoken.sweeps.repair import Inspection, inspect_store
+    from sparsetoken.sweeps.run import study_fingerprint
+
+    path, grid = _store_path(study, store), read_study(study)
+    try:
+        with _waiting(f"Looking at {path}"):
+            found = inspect_store(path, study_fingerprint(grid))
+    except DamagedStore as error:
+        found = Inspection(0, 0, (), str(error))
+    if as_json:
+        click.echo(json.dumps({"sound": found.sound, **asdict(found)}))
+    else:
+        _show_inspection(found, path)
+    if found.sound:
+        return
+    if not repair:
+        sys.exit(1)
+    _repair(grid, path, workers)
+
+
+def _show_inspection(found: "Inspection", path: Path) -> None:
+    if found.sound:
+        click.echo(f"{path} is sound: {found.rows} rows")
+        return
+    click.echo(f"{path} is damaged: {found.damaged} of {found.damaged + found.rows} rows")
+    for text in (*found.examples, *filter(None, [found.structure])):
+        click.echo(f"  {text}")
+    if found.damaged > len(found.examples):
+        click.echo(f"  ... and {found.damaged - len(found.examples)} more")
+
+
+def _repair(grid: "Study", path: Path, workers: int) -> None:
+    from sparsetoken.sweeps import run_sweep
+    from sparsetoken.sweeps.repair import rebuild_store
+    from sparsetoken.sweeps.run import study_fingerprint
+
+    with _waiting(f"Saving what is whole of {path}"):
+        kept = rebuild_store(path, study_fingerprint(grid), grid.cells(), grid.trials)
+    click.echo(f"Kept {kept} rows; the damaged store is now {path}.damaged", err=True)
+    with _progress_shown() as show:
+        end = run_sweep(grid, path, workers=workers, progress=show)
+    _summarise(end, path)
+    sys.exit(1 if end.counts.failed else 0)
+
+
+@sweep.command()
+@_study
+@_store
 @click.option("--csv", is_flag=True, help="Comma-separated values.")
 @click.option("--parquet", is_flag=True, help="Parquet; needs pyarrow.")
 @click.option("--json", is_flag=True, help="A JSON array of rows.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def export(study: Path, store: Path | None, file: Path, **formats: bool) -> None:
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=_named)
+@force_option
+@import_option
+def export(study: Path, store: Path | None, file: Path, force: bool, **formats: bool) -> None:
     """Write the trials of STUDY to FILE: one row a trial, all settings as columns."""
-    from sparsetoken.sweeps.export import FORMATS
+    from sparsetoken.sweeps.export import FORMATS, IS_OURS
 
     kinds = [name for name, wanted in formats.items() if wanted]
     if len(kinds) != 1:
         raise click.UsageError("say which format: --csv, --parquet or --json, one of them")
-    check_writable(file)
-    with _open_store(study, store, check=True) as opened, _waiting(f"Writing {file}"):
+    inputs = study, _store_path(study, store)
+    check_writable(file, IS_OURS[kinds[0]], inputs=inputs, force=force)
+    with _open_store(study, store, check=False) as opened, _waiting(f"Writing {file}"):
         count = FORMATS[kinds[0]](opened, file)
     click.echo(f"Wrote {count} rows to {file}")
 
@@ -248,9 +336,7 @@ def export(study: Path, store: Path | None, file: Path, **formats: bool) -> None
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
     """Show that something is going on, in a terminal."""
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
+    with console(stderr=True).status(what):
         yield
 
 
@@ -267,8 +353,11 @@ def _waiting(what: str) -> Iterator[None]:
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=_named,
     help="A .png, .svg or .pdf file; STUDY with the ending .png if not given.",
 )
+@force_option
+@import_option
 def plot(
     study: Path,
     store: Path | None,
@@ -276,6 +365,7 @@ def plot(
     y: str | None,
     scale: str | None,
     output: Path | None,
+    force: bool,
 ) -> None:
     """Draw theory as lines over the simulation's dots with error bars."""
     from sparsetoken.plotting import save_figure
@@ -284,7 +374,7 @@ def plot(
 
     chosen = read_study(study)
     path = output or study.with_suffix(".png")
-    check_picture("output", path)
+    check_picture("output", path, inputs=(study, _store_path(study, store)), force=force)
     field = y or chosen.plot.y
     # The title is about what the study draws by itself.
     title = chosen.title if field == chosen.plot.y else f"{field.replace('_', ' ')}, {study.name}"

@@ -172,20 +172,16 @@ def _query_fields(classifier: str, query: Query | None) -> tuple[str, ...]:
 @curve_options("strength or length")
 @json_option
 def oracle(
-    classifier: str,
-    nonlinearity: str,
-    sharpness: float | None,
-    error: float | None,
-    **options: Any,
+    classifier: str, nonlinearity: str, sharpness: float | None, error: float | None, **options: Any
 ) -> None:
     """Predict the least error of a classifier that knows the signal."""
     from sparsetoken.theory.oracle import oracle as oracle_once
     from sparsetoken.theory.oracle import required_strength
 
     def evaluate(task: Task) -> Record:
-        kind: dict[str, Any] = {"classifier": classifier, "nonlinearity": nonlinearity}
+        kind = {"classifier": classifier, "nonlinearity": nonlinearity}
         if error is not None:
-            return required_strength(task, error=error, sharpness=sharpness, **kind)
+            return required_strength(task, error=error, **kind)
         return oracle_once(task, sharpness=sharpness, **kind)
 
     shown = ("error",) if error is None else ("strength",)
@@ -240,7 +236,7 @@ def _show(
     if over not in matter:
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(matter))
     if options["plot"] is not None:
-        check_picture("plot", options["plot"])
+        check_picture("plot", options["plot"], force=options["force"])
     values = curve_values(over, options, read_task(dict(options)))
     fixed = {name: value for name, value in known.items() if name != over}
     found = Curve(over, tuple(values), tuple(along(over, _tracked(values))), fixed)

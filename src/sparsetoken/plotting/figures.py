@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sparsetoken.files import replacing
 from sparsetoken.plotting.style import STYLE
 from sparsetoken.validation import choice
 
@@ -34,7 +35,7 @@ PANEL_HEIGHT = 2.7
 _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "sparsetoken"},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": "sparsetoken", "Producer": None},
-    "png": {"Software": None},
+    "png": {"Software": "sparsetoken"},
 }
 
 SYMBOLS = {
@@ -106,7 +107,8 @@ def save_figure(
     for name in formats:
         path = Path(f"{stem}.{choice('format', name, _METADATA)}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format=name, metadata=_METADATA[name])
+        with replacing(path, binary=True) as file:
+            figure.savefig(file, format=name, metadata=_METADATA[name])
         paths.append(path)
     return paths
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sparsetoken.files import replacing, write_text
 from sparsetoken.plotting import save_figure, svg_text
 from sparsetoken.report.html import page
 from sparsetoken.reproduce.claim import Table
@@ -33,9 +34,9 @@ def write_results(
             pictures[stem] = svg_text(drawing.figure)
     run = run_description(profile, seed, command)
     text = json.dumps({**run, "claims": verdicts(findings)}, indent=2, ensure_ascii=False)
-    (folder / "verdicts.json").write_text(text + "\n", encoding="utf-8")
+    write_text(folder / "verdicts.json", text + "\n")
     report = folder / "report.html"
-    report.write_text(page(findings, pictures, run), encoding="utf-8")
+    write_text(report, page(findings, pictures, run))
     return report
 
 
@@ -81,7 +82,7 @@ def _verdict(finding: Finding) -> dict[str, Any]:
 def _write_table(table: Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(name for row in table.rows for name in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(table.rows)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
+from sparsetoken.limits import MOST_WORKERS
+from sparsetoken.losses import Loss, get_loss, register_loss
 from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.records import UNCERTAINTY, Record
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
@@ -256,7 +258,8 @@ def iterate_trials(
 ) -> Iterator[Trial]:
     """Yield trials 0 to `trials` - 1 as they finish; options are those of `run_trial`."""
     trials = validation.integer("trials", trials, low=1)
-    workers = validation.integer("workers", workers, low=1)
+    workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
+    validation.instance("training", training, Training)
     if workers == 1:
         for number in range(trials):
             yield run_trial(task, training, dimension=dimension, trial=number, **options)
@@ -266,9 +269,22 @@ def iterate_trials(
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=min(workers, trials), return_as="generator_unordered")
         yield from pool(
-            delayed(run_trial)(task, training, dimension=dimension, trial=number, **options)
+            delayed(_run_in_worker)(
+                get_loss(training.loss),
+                task,
+                training,
+                dimension=dimension,
+                trial=number,
+                **options,
+            )
             for number in range(trials)
         )
+
+
+def _run_in_worker(loss: Loss, *args: Any, **options: Any) -> Trial:
+    """Make the loss known, which may have been registered by the caller's program; run a trial."""
+    register_loss(loss)
+    return run_trial(*args, **options)
 
 
 def simulate(

@@ -1,6 +1,6 @@
 """What can stop a sweep; the command line shows the message and nothing else."""
 
-__all__ = ["StoreError", "StudyError", "SweepError"]
+__all__ = ["DamagedStore", "StoreError", "StudyError", "SweepError"]
 
 
 class SweepError(Exception):
@@ -9,6 +9,10 @@ class SweepError(Exception):
 
 class StoreError(SweepError):
     """A store cannot be read or written, or belongs to something else."""
+
+
+class DamagedStore(StoreError):
+    """A store is not what was written."""
 
 
 class StudyError(SweepError, ValueError):

@@ -7,18 +7,19 @@ theory of its cell (with the prefix "theory_"), attempts, seconds, version, fini
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from sparsetoken.files import replacing
 from sparsetoken.sweeps.errors import SweepError
+from sparsetoken.sweeps.grid import names_of
 from sparsetoken.sweeps.store import Store
 
-__all__ = ["FORMATS", "write_csv", "write_json", "write_parquet"]
+__all__ = ["FORMATS", "IS_OURS", "write_csv", "write_json", "write_parquet"]
 
 _BATCH = 20_000
 _BOOKKEEPING = ("attempts", "seconds", "version", "finished", "error")
@@ -34,9 +35,8 @@ class _Table:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._cells = dict(store.cells())
         self._theory = {cell: result for cell, result, _ in store.theory()}
-        self._settings = list(dict.fromkeys(name for cell in self._cells.values() for name in cell))
+        self._settings = names_of(store.settings)
         self._results = store.columns("trials")
         self._predicted = store.columns("theory")
         self._one_layout = len(store.layouts("trials")) == 1
@@ -52,14 +52,63 @@ class _Table:
             *_BOOKKEEPING,
         ]
 
+    def json_lines(self) -> Iterator[str]:
+        """Yield each row as a JSON object."""
+        of_cell = self._texts_of_cells(_json_fields)
+        for row in self._store.trials():
+            cell, trial, result, error, attempts, seconds, version, finished = row
+            settings, theory = of_cell(cell)
+            yield (
+                f'{{"cell":{cell},"trial":{trial},"outcome":"{_outcome(error)}"{settings}'
+                f'{self._json_results(result)}{theory},"attempts":{attempts},'
+                f'"seconds":{seconds!r},"version":"{version}","finished":"{finished}",'
+                f'"error":{json.dumps(error)}}}'
+            )
+
+    def csv_lines(self) -> Iterator[str]:
+        """Yield each row as comma-separated values."""
+        of_cell = self._texts_of_cells(lambda values: _csv_fields(values.values()))
+        for row in self._store.trials():
+            cell, trial, result, error, attempts, seconds, version, finished = row
+            settings, theory = of_cell(cell)
+            reason = "," if error is None else _csv_fields([error])
+            yield (
+                f"{cell},{trial},{_outcome(error)}{settings}{self._csv_results(result)}{theory},"
+                f"{attempts},{seconds!r},{version},{finished}{reason}"
+            )
+
+    def _json_results(self, result: str | None) -> str:
+        """Return the fields of a result, in the order of the columns, as JSON has them."""
+        if result is not None and self._one_layout:
+            return f",{result[1:-1]}" if self._results else ""
+        return _json_fields(self._taken_apart(result))
+
+    def _csv_results(self, result: str | None) -> str:
+        """Return the fields of a result, in the order of the columns, each after a comma."""
+        if result is not None and self._one_layout and "\\" not in result:
+            texts = result[1:-1].split(",")
+            if self._results and len(texts) == len(self._results):  # no text holds a comma
+                values = [text[start:] for text, start in zip(texts, self._starts, strict=True)]
+                return "," + ",".join(["" if value == "null" else value for value in values])
+        return _csv_fields(self._taken_apart(result).values())
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where a value begins after its name in quotes and a colon, for each field."""
+        return [len(json.dumps(name)) + 1 for name in self._results]
+
+    def _taken_apart(self, result: str | None) -> dict[str, Any]:
+        values = {} if result is None else json.loads(result)
+        return {name: values.get(name) for name in self._results}
+
     def _texts_of_cells(
         self, text: Callable[[dict[str, Any]], str]
     ) -> Callable[[int], tuple[str, str]]:
         """Return a function that gives the texts of a cell's settings and of its theory."""
 
-        @cache
+        @lru_cache(maxsize=1)  # the rows of a cell follow each other
         def of_cell(cell: int) -> tuple[str, str]:
-            settings = self._cells[cell]
+            settings = self._store.settings[cell]
             theory = json.loads(self._theory.get(cell) or "{}")
             return (
                 text({name: settings.get(name) for name in self._settings}),
@@ -68,48 +117,9 @@ class _Table:
 
         return of_cell
 
-    def _of_trial(self, result: str | None) -> dict[str, Any]:
-        values = {} if result is None else json.loads(result)
-        return {name: values.get(name) for name in self._results}
 
-    def json_lines(self) -> Iterator[str]:
-        """Yield each row as a JSON object."""
-        of_cell = self._texts_of_cells(_json_fields)
-        missing = _json_fields(self._of_trial(None))
-        for row in self._store.trials():
-            cell, trial, result, error, attempts, seconds, version, finished = row
-            settings, theory = of_cell(cell)
-            outcome, reason = "done", "null"
-            if result is None:
-                outcome, reason, values = "failed", json.dumps(error), missing
-            elif self._one_layout:
-                values = f",{result[1:-1]}" if self._results else ""
-            else:
-                values = _json_fields(self._of_trial(result))
-            yield (
-                f'{{"cell":{cell},"trial":{trial},"outcome":"{outcome}"{settings}{values}{theory},'
-                f'"attempts":{attempts},"seconds":{seconds!r},"version":"{version}",'
-                f'"finished":"{finished}","error":{reason}}}'
-            )
-
-    def csv_lines(self) -> Iterator[str]:
-        """Yield each row as comma-separated values."""
-        of_cell = self._texts_of_cells(lambda values: _csv_fields(values.values()))
-        starts = [len(json.dumps(name)) + 1 for name in self._results]
-        for row in self._store.trials():
-            cell, trial, result, error, attempts, seconds, version, finished = row
-            settings, theory = of_cell(cell)
-            outcome, reason = ("done", ",") if error is None else ("failed", _csv_fields([error]))
-            texts = result[1:-1].split(",") if result and self._one_layout else []
-            if starts and len(texts) == len(starts) and "\\" not in str(result):
-                texts = [text[start:] for text, start in zip(texts, starts, strict=True)]
-                values = "," + ",".join(["" if text == "null" else text for text in texts])
-            else:
-                values = _csv_fields(self._of_trial(result).values())
-            yield (
-                f"{cell},{trial},{outcome}{settings}{values}{theory},"
-                f"{attempts},{seconds!r},{version},{finished}{reason}"
-            )
+def _outcome(error: str | None) -> str:
+    return "done" if error is None else "failed"
 
 
 def _json_fields(values: dict[str, Any]) -> str:
@@ -188,19 +198,28 @@ def _write(file: IO[str], lines: list[str], separator: str, end: str) -> int:
 
 @contextmanager
 def _replacing(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a file beside `path` that takes its place when it is complete."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with (
-                beside.open("wb")
-                if binary
-                else beside.open("w", encoding="utf-8", newline="") as file
-            ):
-                yield file
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        with replacing(path, binary=binary) as file:
+            yield file
     except OSError as error:
         raise SweepError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _is_csv(content: bytes) -> bool:
+    return content.startswith(b"cell,trial,outcome,")
+
+
+def _is_json(content: bytes) -> bool:
+    return content.startswith((b'[\n{"cell":', b"[\n\n]"))
+
+
+def _is_parquet(content: bytes) -> bool:
+    return content.startswith(b"PAR1") and b"outcome" in content
+
+
+# Tells from the bytes of a file whether an export of that format may have written it.
+IS_OURS: dict[str, Callable[[bytes], bool]] = {
+    "csv": _is_csv,
+    "parquet": _is_parquet,
+    "json": _is_json,
+}

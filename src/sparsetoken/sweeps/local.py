@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from sparsetoken import validation
-from sparsetoken.sweeps.work import use_one_thread
+from sparsetoken.sweeps.worker import use_one_thread
 
 __all__ = ["LocalExecutor", "WorkerDied"]
 

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from sparsetoken import validation
+from sparsetoken.limits import MOST_RETRIES, MOST_TRIALS, MOST_WORKERS
+from sparsetoken.sweeps.cells import predict_cell, simulate_trial
 from sparsetoken.sweeps.cluster import dask_backend
-from sparsetoken.sweeps.engine import Backend, Engine, Job
+from sparsetoken.sweeps.engine import Backend, Call, Engine
 from sparsetoken.sweeps.errors import StudyError
+from sparsetoken.sweeps.grid import Grid, Sharing, names_of, share
 from sparsetoken.sweeps.local import LocalExecutor, WorkerDied
 from sparsetoken.sweeps.spec import Study
 from sparsetoken.sweeps.store import Counts
-from sparsetoken.sweeps.trial import predict_cell, simulate_trial
-from sparsetoken.sweeps.work import RESERVED_COLUMNS
-from sparsetoken.sweeps.writer import Outcome, StoreWriter
+from sparsetoken.sweeps.worker import RESERVED_COLUMNS
+from sparsetoken.sweeps.writer import StoredRow, StoreWriter
 
 __all__ = ["Progress", "fingerprint", "run_cells", "run_sweep", "study_fingerprint"]
 
@@ -40,11 +42,14 @@ class Progress:
         Trials that this run has finished, failed ones included.
     seconds : float
         Since this run began.
+    note : str
+        What a person should know of the workers now; empty as a rule.
     """
 
     counts: Counts
     ran: int
     seconds: float
+    note: str = ""
 
     @property
     def rate(self) -> float:
@@ -76,6 +81,7 @@ def run_sweep(
         simulate_trial,
         trials=study.trials,
         theory=_theory(study),
+        imports=study.imports,
         workers=workers,
         dask=dask,
         executor=executor,
@@ -87,7 +93,7 @@ def run_sweep(
 
 def study_fingerprint(study: Study) -> str:
     """Return the fingerprint that a store of the study has."""
-    return fingerprint(study.cells(), simulate_trial, _theory(study))
+    return fingerprint(study.cells(), simulate_trial, _theory(study), study.imports)
 
 
 def _theory(study: Study) -> Callable[[dict[str, Any]], Settings] | None:
@@ -101,6 +107,7 @@ def run_cells(
     *,
     trials: int,
     theory: Callable[[dict[str, Any]], Settings] | None = None,
+    imports: Sequence[str] = (),
     workers: int = 1,
     dask: str | None = None,
     executor: Executor | None = None,
@@ -121,10 +128,13 @@ def run_cells(
         numbers, texts, booleans or None (numbers that are not finite are stored as None). It must
         be importable in a worker process, and depend on its arguments alone.
     trials : int
-        Trials of each cell. It may be raised when a sweep is resumed.
+        Trials of each cell. It may be changed when a sweep is resumed; those beyond a smaller
+        number stay in the store and are not shown.
     theory : callable, optional
         Takes the settings and returns results that are stored once a cell. If it has an attribute
         `ignores`, a tuple of names of settings, cells that differ in these alone share one call.
+    imports : sequence of str
+        Modules that worker processes import first, for what they register.
     workers : int
         Local processes.
     dask : str, optional
@@ -150,16 +160,22 @@ def run_cells(
     KeyboardInterrupt
         On Ctrl-C, after what had finished was stored and the local processes were ended.
     """
-    trials = validation.integer("trials", trials, low=0)
-    retries = validation.integer("retries", retries, low=0)
-    validation.integer("workers", workers, low=1)
-    _check_cells(cells)
-    with StoreWriter(store, fingerprint(cells, function, theory), cells, trials) as writer:
-        sharing = _sharing(cells, theory)
-        tracker = _Tracker(writer, sharing, progress)
-        jobs = _jobs(writer, cells, function, theory, sharing, trials, retry_failed)
+    trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
+    retries = validation.integer("retries", retries, low=0, high=MOST_RETRIES)
+    validation.integer("workers", workers, low=1, high=MOST_WORKERS)
+    _check_cells(cells, trials)
+    known_as = fingerprint(cells, function, theory, imports)
+    with StoreWriter(store, known_as, cells, trials) as writer:
+        sharing = share(cells, getattr(theory, "ignores", ()))
         with _backend(workers, dask, executor) as backend:
-            Engine(backend, tracker.save, tracker.tick, retries).run(jobs)
+            tracker = _Tracker(writer, sharing, progress, backend.note)
+            missing = _missing(writer, len(cells), theory, sharing, trials, retry_failed)
+            work = {True: theory or function, False: function}
+            calls = (
+                Call(cell, trial, work[trial is None], dict(cells[cell]), tuple(imports))
+                for cell, trial in missing
+            )
+            Engine(backend, tracker.save, tracker.tick, retries).run(calls)
         return tracker.report()
 
 
@@ -167,66 +183,64 @@ def fingerprint(
     cells: Sequence[Settings],
     function: Callable[..., Any],
     theory: Callable[..., Any] | None = None,
+    imports: Sequence[str] = (),
 ) -> str:
     """Return a hash of all that decides what a row of the store means."""
     names = [None if f is None else f"{f.__module__}.{f.__qualname__}" for f in (function, theory)]
-    text = json.dumps([names, [dict(cell) for cell in cells]], sort_keys=True)
+    listed = cells.to_json() if isinstance(cells, Grid) else [dict(cell) for cell in cells]
+    text = json.dumps([names, listed, list(imports)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_cells(cells: Sequence[Settings]) -> None:
+def _check_cells(cells: Sequence[Settings], trials: int) -> None:
     problems = []
     if not cells:
         problems.append("cells: there are none")
-    reserved = sorted({name for cell in cells for name in cell} & RESERVED_COLUMNS)
+    reserved = sorted(RESERVED_COLUMNS.intersection(names_of(cells)))
     problems += [f"cells: the name {name!r} belongs to the store" for name in reserved]
-    seen: dict[str, int] = {}
-    for number, cell in enumerate(cells):
-        first = seen.setdefault(json.dumps(dict(cell), sort_keys=True), number)
-        if first != number:
-            problems.append(f"cells: number {number} is the same as number {first}")
+    if len(cells) * trials > MOST_TRIALS:
+        problems.append(
+            f"trials: {trials} of each of {len(cells)} cells are more than {MOST_TRIALS}"
+        )
+    if not isinstance(cells, Grid):  # whose axes hold no value twice
+        problems += _repetitions(cells)
     if problems:
         raise StudyError("the study", problems)
 
 
-def _sharing(cells: Sequence[Settings], theory: Callable[..., Any] | None) -> dict[int, list[int]]:
-    """Map the first cell of each group that shares its theory to the whole group."""
-    if theory is None:
-        return {}
-    ignored = getattr(theory, "ignores", ())
-    groups: dict[str, list[int]] = {}
+def _repetitions(cells: Sequence[Settings]) -> Iterator[str]:
+    seen: dict[str, int] = {}
     for number, cell in enumerate(cells):
-        key = {name: value for name, value in cell.items() if name not in ignored}
-        groups.setdefault(json.dumps(key, sort_keys=True), []).append(number)
-    return {group[0]: group for group in groups.values()}
+        first = seen.setdefault(json.dumps(dict(cell), sort_keys=True), number)
+        if first != number:
+            yield f"cells: number {number} is the same as number {first}"
 
 
-def _jobs(
+def _missing(
     writer: StoreWriter,
-    cells: Sequence[Settings],
-    function: Callable[..., Settings],
+    cells: int,
     theory: Callable[..., Settings] | None,
-    sharing: Mapping[int, list[int]],
+    sharing: Sharing,
     trials: int,
     retry_failed: bool,
-) -> Iterator[Job]:
-    """Yield what the store lacks: first all theory, then one trial of every cell after another.
+) -> Iterator[tuple[int, int | None]]:
+    """Yield (cell, trial) of what the store lacks, with None as the trial of a cell's theory.
 
-    In this order a sweep that is stopped early still covers the whole grid.
+    First all theory, then one trial of every cell after another: in this order a sweep that is
+    stopped early still covers the whole grid.
     """
     if theory is not None:
         known = writer.finished_theory(retry_failed=retry_failed)
-        for first, group in sharing.items():
-            if not known.issuperset(group):
-                yield Job(first, None, theory, dict(cells[first]))
-    done = bytearray(len(cells) * trials)
+        for cell in range(cells):
+            if sharing.first(cell) == cell and not known.issuperset(sharing.members(cell)):
+                yield cell, None
+    done = bytearray(cells * trials)
     for cell, trial in writer.finished(retry_failed=retry_failed):
-        if trial < trials:
-            done[cell * trials + trial] = 1
+        done[cell * trials + trial] = 1
     for trial in range(trials):
-        for cell, settings in enumerate(cells):
+        for cell in range(cells):
             if not done[cell * trials + trial]:
-                yield Job(cell, trial, function, dict(settings))
+                yield cell, trial
 
 
 @contextmanager
@@ -247,30 +261,32 @@ def _backend(workers: int, dask: str | None, executor: Executor | None) -> Itera
 
 
 class _Tracker:
-    """Save outcomes and tell how far the sweep is."""
+    """Save what has finished and tell how far the sweep is."""
 
     def __init__(
         self,
         writer: StoreWriter,
-        sharing: Mapping[int, list[int]],
+        sharing: Sharing,
         progress: Callable[[Progress], None] | None,
+        note: Callable[[], str],
     ) -> None:
         self._writer = writer
         self._sharing = sharing
         self._progress = progress
+        self._note = note
         self._start = time.monotonic()
         self._ran = 0
         self._next_report = self._start
         self.tick()
 
-    def save(self, outcomes: list[Outcome]) -> None:
-        """Store outcomes, those of theory for every cell that shares it."""
-        rows = []
-        for outcome in outcomes:
-            group = [outcome.cell] if outcome.trial is not None else self._sharing[outcome.cell]
-            rows += [outcome._replace(cell=cell) for cell in group]
+    def save(self, found: list[StoredRow]) -> None:
+        """Store rows, those of theory for every cell that shares it."""
+        rows: list[StoredRow] = []
+        for row in found:
+            cells = [row.cell] if row.trial is not None else self._sharing.members(row.cell)
+            rows += [row._replace(cell=cell) for cell in cells]
         self._writer.save(rows)
-        self._ran += sum(outcome.trial is not None for outcome in outcomes)
+        self._ran += sum(row.trial is not None for row in found)
 
     def tick(self) -> None:
         """Report progress if it is time."""
@@ -283,4 +299,5 @@ class _Tracker:
 
     def report(self) -> Progress:
         """Count what is stored."""
-        return Progress(self._writer.counts(), self._ran, time.monotonic() - self._start)
+        seconds = time.monotonic() - self._start
+        return Progress(self._writer.counts(), self._ran, seconds, self._note())

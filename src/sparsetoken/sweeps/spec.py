@@ -6,8 +6,9 @@ the product of all lists; those named together under ``zip`` run side by side in
 """
 
 import difflib
-import itertools
 import math
+import os
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
@@ -26,8 +27,10 @@ from pydantic import (
 )
 
 from sparsetoken import validation
+from sparsetoken.extensions import import_extensions
+from sparsetoken.limits import MOST_BYTES, MOST_CELLS, MOST_TRIALS, MOST_VALUES
 from sparsetoken.sweeps.errors import StudyError
-from sparsetoken.sweeps.trial import Problem, problem
+from sparsetoken.sweeps.grid import Axis, Grid
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
@@ -39,10 +42,10 @@ _NEUTRAL: dict[type, dict[str, Any]] = {
     Training: {"alpha0": 1.0, "alpha1": 1.0},
     Query: {"alignment": 0.0, "sharpness": 1.0},
 }
-_SHOWN_CELLS = 5
 _CLASSIFIERS = ("attention", "pooled", "vectorised")
 
-Axis = tuple[Any, ...]
+Values = tuple[Any, ...]
+_SHOWN_CELLS = 5
 
 
 class _Strict(BaseModel):
@@ -52,17 +55,20 @@ class _Strict(BaseModel):
 def _axis(check: Callable[[Any], Any], *, whole: bool = False) -> BeforeValidator:
     """Return what makes a tuple of checked values of a value, a list or a range."""
 
-    def parse(given: Any) -> Axis:
+    def parse(given: Any) -> Values:
         if isinstance(given, dict):
             values = _range(given, whole)
         else:
             values = tuple(given) if isinstance(given, list) else (given,)
         if not values:
             raise ValueError("an empty list: give one value or more")
+        if len(values) > MOST_VALUES:
+            raise ValueError(f"{len(values)} values: at most {MOST_VALUES} are accepted")
         try:
             checked = tuple(check(value) for value in values)
         except ParameterError as error:
-            raise ValueError(f"{error.value!r} is not valid: expected {error.accepted}") from None
+            value = validation.shown(error.value)
+            raise ValueError(f"{value} is not valid: expected {error.accepted}") from None
         if len(set(checked)) < len(checked):
             raise ValueError("a value is listed twice")
         return checked
@@ -70,7 +76,7 @@ def _axis(check: Callable[[Any], Any], *, whole: bool = False) -> BeforeValidato
     return BeforeValidator(parse)
 
 
-def _range(given: Mapping[str, Any], whole: bool) -> Axis:
+def _range(given: Mapping[str, Any], whole: bool) -> Values:
     """Return the values of { from, to, count, scale }, both ends included."""
     accepted = '{ from = NUMBER, to = NUMBER, count = INTEGER, scale = "linear" or "log" }'
     if not {"from", "to", "count"} <= given.keys() <= {"from", "to", "count", "scale"}:
@@ -79,7 +85,9 @@ def _range(given: Mapping[str, Any], whole: bool) -> Axis:
     low = 0.0 if scale == "log" else -math.inf
     start = validation.real("from", given["from"], low=low, inclusive=scale == "linear")
     stop = validation.real("to", given["to"], low=low, inclusive=scale == "linear")
-    count = validation.integer("count", given["count"], low=2)
+    count = validation.integer("count", given["count"], low=2, high=MOST_VALUES)
+    if not math.isfinite(stop - start) or (scale == "log" and not 0 < stop / start < math.inf):
+        raise ValueError("from and to are too far apart for a range")
     steps = [i / (count - 1) for i in range(count)]
     if scale == "log":
         values = [start * (stop / start) ** step for step in steps]
@@ -99,7 +107,7 @@ def _table(name: str, kind: type, *, partial: bool = False) -> type[_Strict]:
 
     columns: dict[str, Any] = {}
     for item in fields(kind):
-        axis = Annotated[Axis, _axis(checked(item.name), whole=item.type is int)]
+        axis = Annotated[Values, _axis(checked(item.name), whole=item.type is int)]
         if partial:
             columns[item.name] = (axis | None, None)
         elif item.default is MISSING:
@@ -149,27 +157,28 @@ class Study(_Strict):
     training: _TrainingTable
     query: _QueryTable | None = None
     at: _TestTaskTable | None = None
-    classifiers: Annotated[Axis, _axis(_classifier)] = ("attention",)
-    dimensions: Annotated[Axis, _axis(_dimension, whole=True)] | None = None
+    classifiers: Annotated[Values, _axis(_classifier)] = ("attention",)
+    dimensions: Annotated[Values, _axis(_dimension, whole=True)] | None = None
     sampler: Literal["reduced", "plain"] = "reduced"
     trials: int = Field(ge=0)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     theory: bool = True
+    imports: list[str] = Field(default=[])
     zip: list[list[str]] = Field(default=[])
     plot: PlotTable = PlotTable()
 
     @model_validator(mode="after")
     def _check_as_a_whole(self) -> "Study":
         problems = [*self._zip_problems(), *self._extent_problems()]
-        problems = problems or list(self._cell_problems())
+        problems = problems or list(self._size_problems()) or list(self._cell_problems())
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
     @cached_property
-    def axes(self) -> dict[str, Axis]:
+    def axes(self) -> dict[str, Values]:
         """The values of every setting, by its key in the file."""
-        axes: dict[str, Axis] = {}
+        axes: dict[str, Values] = {}
         for table in ("task", "training", "query", "at"):
             for name, values in getattr(self, table) or ():
                 if values is not None:
@@ -179,22 +188,27 @@ class Study(_Strict):
         axes["classifiers"] = self.classifiers
         return axes
 
-    def cells(self) -> list[dict[str, Any]]:
-        """Return the settings of each cell, as flat dictionaries."""
-        return [_settings(problem(raw), raw) for raw in self._raw_cells()]
+    def cells(self) -> Grid:
+        """Return the settings of each cell, as flat dictionaries: a sequence, made when asked."""
+        return self._grid
 
-    def _raw_cells(self) -> Iterator[dict[str, Any]]:
-        """Yield the product of the axes, zipped ones side by side, with the names of columns."""
+    @cached_property
+    def _grid(self) -> Grid:
+        """The product of the axes, zipped ones side by side, with the names of columns."""
         together = {key: tuple(group) for group in self.zip for key in group}
         groups = list(dict.fromkeys(together.get(key, (key,)) for key in self.axes))
-        choices = [list(zip(*(self.axes[key] for key in group), strict=True)) for group in groups]
-        keys = [key for group in groups for key in group]
-        for picked in itertools.product(*choices):
-            values = dict(zip(keys, itertools.chain(*picked), strict=True))
-            raw = {_column(key): values[key] for key in self.axes}
-            if self.at is not None:
-                raw |= {f"at_{f.name}": raw.get(f"at_{f.name}", raw[f.name]) for f in fields(Task)}
-            yield raw | {"sampler": self.sampler, "seed": self.seed}
+        axes = tuple(
+            Axis(
+                tuple(map(_column, group)),
+                tuple(zip(*(self.axes[key] for key in group), strict=True)),
+            )
+            for group in groups
+        )
+        names = [_column(key) for key in self.axes]
+        at = [f"at_{item.name}" for item in fields(Task)] if self.at is not None else []
+        copies = {name: name.removeprefix("at_") for name in at if name not in names}
+        fixed = {"sampler": self.sampler, "seed": self.seed}
+        return Grid(axes, tuple(dict.fromkeys([*names, *at, *fixed])), copies, fixed)
 
     def _zip_problems(self) -> Iterator[str]:
         known = [key for key, values in self.axes.items() if len(values) > 1]
@@ -218,22 +232,53 @@ class Study(_Strict):
         if self.plot.x is not None and self.plot.x not in columns:
             yield f"plot.x: {self.plot.x!r} is not a setting{_guess(self.plot.x, columns)}"
 
+    def _size_problems(self) -> Iterator[str]:
+        cells = math.prod(len(axis.values) for axis in self._grid.axes)
+        if cells > MOST_CELLS:
+            long = {key: len(values) for key, values in self.axes.items() if len(values) > 1}
+            product = ", ".join(f"{key} has {count}" for key, count in long.items())
+            yield f"{cells} cells are too many, at most {MOST_CELLS} are accepted: {product}"
+        elif cells * self.trials > MOST_TRIALS:
+            yield (
+                f"trials: {self.trials} of each of {cells} cells are too many, at most "
+                f"{MOST_TRIALS} in all are accepted"
+            )
+
     def _cell_problems(self) -> Iterator[str]:
+        """Look at the values that must fit together: each was checked alone already."""
         bad = 0
-        for number, raw in enumerate(self._raw_cells()):
-            try:
-                problem(raw)
-            except ParameterError as error:
+        for prefix in ("", "at_") if self.at is not None else ("",):
+            for number, (informative, length) in self._pairs(prefix):
+                if informative < length:
+                    continue
                 bad += 1
                 if bad <= _SHOWN_CELLS:
-                    yield f"cell {number} ({self._varied(raw)}): {error}"
+                    error = ParameterError(
+                        f"{prefix}informative", informative, f"an integer below length = {length}"
+                    )
+                    yield f"cell {number} ({self._varied(self._grid[number])}): {error}"
         if bad > _SHOWN_CELLS:
-            yield f"... and {bad - _SHOWN_CELLS} more cells"
+            yield f"... and {bad - _SHOWN_CELLS} more combinations"
 
-    def _varied(self, raw: Mapping[str, Any]) -> str:
+    def _pairs(self, prefix: str) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Yield the first cell and the values of each pair of informative and length."""
+        names = f"{prefix}informative", f"{prefix}length"
+        values = [self.axes[f"{'at' if p else 'task'}.{n}"] for p, n in self._sources(prefix)]
+        if max(values[0]) < min(values[1]):
+            return  # whatever is combined with whatever
+        for number, pair in self._grid.combinations(names):
+            yield number, (pair[names[0]], pair[names[1]])
+
+    def _sources(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield (prefix, name) of where informative and length at test time come from."""
+        for name in ("informative", "length"):
+            given = prefix and getattr(self.at, name) is not None
+            yield (prefix if given else ""), name
+
+    def _varied(self, cell: Mapping[str, Any]) -> str:
         """Return what sets a cell apart from others."""
         varied = [_column(key) for key, values in self.axes.items() if len(values) > 1]
-        return ", ".join(f"{name} = {raw[name]}" for name in varied) or "the only one"
+        return ", ".join(f"{name} = {cell[name]}" for name in varied) or "the only one"
 
 
 _COLUMNS = {"dimensions": "dimension", "classifiers": "classifier"}
@@ -248,14 +293,6 @@ def _column(key: str) -> str:
     return _PREFIXES[table] + name
 
 
-def _settings(parts: Problem, raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with every value as the validated objects have it."""
-    exact = {**parts.task.to_dict(), **parts.training.to_dict()}
-    for prefix, part in (("query_", parts.query), ("at_", parts.at)):
-        exact |= {prefix + name: value for name, value in (part.to_dict() if part else {}).items()}
-    return {**raw, **exact}
-
-
 def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 
@@ -266,21 +303,36 @@ def read_study(path: str | Path) -> Study:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise StudyError(str(path), ["cannot be read: it is not a regular file"])
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise StudyError(str(path), [f"cannot be read: {reason}"]) from None
+    if len(content) > MOST_BYTES:
+        raise StudyError(str(path), [f"is longer than {MOST_BYTES} bytes"])
     return parse_study(text, str(path))
 
 
 def parse_study(text: str, source: str = "the study") -> Study:
-    """Read a study from the text of a TOML file; `source` names it in errors."""
+    """Read a study from the text of a TOML file; `source` names it in errors.
+
+    The modules that the study names under `imports` are imported, looked for in the folder of the
+    file too.
+    """
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise StudyError(source, [f"is not TOML: {error}"]) from None
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise StudyError(source, [f"is not TOML: {reason}"]) from None
     try:
+        if isinstance(values.get("imports"), list):
+            import_extensions(values["imports"], Path(source).parent)
         return Study.model_validate(values)
+    except ParameterError as error:
+        raise StudyError(source, [str(error)]) from None
     except ValidationError as error:
         problems = [line for item in error.errors() for line in _explain(item)]
         raise StudyError(source, problems) from None
@@ -288,11 +340,12 @@ def parse_study(text: str, source: str = "the study") -> Study:
 
 def _explain(item: Any) -> list[str]:
     """Return one of pydantic's errors as lines that begin with the key in the file."""
-    key = ".".join(str(part) for part in item["loc"])
+    *path, name = [str(part) for part in item["loc"]] or [""]
+    table = ".".join(path)
+    key = f"{table}.{name}" if table else name
     if item["type"] == "extra_forbidden":
-        table, dot, name = key.rpartition(".")
         known = list(_TABLES[table].model_fields)
-        return [f"{key}: unknown key{_guess(name, known, table + dot)}"]
+        return [f"{validation.shown(key)[1:-1]}: unknown key{_guess(name, known, table)}"]
     if item["type"] == "missing":
         return [f"{key}: missing"]
     message = item["msg"].removeprefix("Value error, ")
@@ -311,6 +364,6 @@ _TABLES: dict[str, type[_Strict]] = {
 }
 
 
-def _guess(word: str, known: list[str], prefix: str = "") -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {prefix + close[0]!r}?)" if close else ""
+def _guess(word: str, known: list[str], table: str = "") -> str:
+    close = difflib.get_close_matches(word[:100], known, n=1)
+    return f" (did you mean {f'{table}.' * bool(table) + close[0]!r}?)" if close else ""

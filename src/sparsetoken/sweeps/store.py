@@ -4,27 +4,68 @@ Several processes may read a store while one driver writes it. The driver holds 
 operating system releases when the driver ends, however it ends. A store is made under another name
 and then renamed, so that a file with its name is always whole.
 
-Tables: `study` (fingerprint, versions, time of creation), `cells` (settings as JSON), `theory` (one
-row a cell), `trials` (one row a trial, unique by cell and trial) and `layouts` (the lists of fields
-that results have: one, as a rule). Results are JSON objects; a row has either a result or an error.
+Tables: `study` (identity, fingerprint, trials wanted, versions, time of creation, and the grid of
+cells), `cells` (settings as JSON, where the cells are a list and not a grid), `theory` (one row a
+cell), `trials` (one row a trial, unique by cell and trial) and `layouts` (the lists of fields that
+results have: one, as a rule). Results are JSON objects; a row has either a result or an error.
+
+Each row is sealed: it carries a hash of the store's identity, drawn when the store is made, and of
+all that the row says. A row that has changed by a digit, or that comes from another store, is named
+when it is read; it is never taken for a result.
 """
 
+import hashlib
 import json
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from sparsetoken import __version__
-from sparsetoken.sweeps.errors import StoreError
+from sparsetoken.sweeps.errors import DamagedStore, StoreError
+from sparsetoken.sweeps.grid import Grid
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Counts", "Store", "translated_errors"]
+__all__ = [
+    "APPLICATION_ID",
+    "COLUMNS",
+    "SCHEMA_VERSION",
+    "Counts",
+    "Store",
+    "describe_row",
+    "seal_of",
+    "translated_errors",
+]
 
 APPLICATION_ID = 0x53505453  # "SPTS", in the file's header: tells a store from other SQLite files
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _MAGIC = b"SQLite format 3\x00"
+
+# What is sealed of each table's rows, in this order.
+_OUTCOME = ("result", "error", "failed", "attempts", "seconds", "version", "finished")
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "study": ("name", "value"),
+    "cells": ("cell", "settings"),
+    "layouts": ("layout", "kind", "names"),
+    "theory": ("cell", *_OUTCOME),
+    "trials": ("cell", "trial", *_OUTCOME),
+}
+_FACTS = {"identity", "fingerprint", "trials", "versions", "created"}
+
+
+def seal_of(identity: str) -> Callable[[str, tuple[Any, ...]], bytes]:
+    """Return the function that seals a row, given its table and values, for one store."""
+    start = hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8)
+
+    def seal(table: str, values: tuple[Any, ...]) -> bytes:
+        hashed = start.copy()
+        hashed.update(repr((table, values)).encode("utf-8", "surrogatepass"))
+        return hashed.digest()
+
+    return seal
 
 
 class Counts(NamedTuple):
@@ -49,7 +90,7 @@ class Store:
     fingerprint : str, optional
         The fingerprint of the study that the store must belong to.
     check : bool
-        Whether to look for damage in the whole file, which takes about a second for 10⁶ trials.
+        Whether to look for damage in the whole file, which takes a few seconds for 10⁶ trials.
 
     Raises
     ------
@@ -61,9 +102,13 @@ class Store:
         self, path: str | Path, fingerprint: str | None = None, *, check: bool = False
     ) -> None:
         self.path = Path(path)
+        self._place = Path(
+            os.path.realpath(path)
+        )  # SQLite's own files are beside what a link names
         _check_header(self.path)
         with translated_errors(self.path):
             self._connection = self._connect()
+            self._seal = seal_of("")
             try:
                 self._check_content(fingerprint, check)
             except BaseException:
@@ -75,18 +120,20 @@ class Store:
         connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, timeout=30)
         try:
             connection.execute("SELECT count(*) FROM study")
-        except sqlite3.OperationalError:
+        except (sqlite3.OperationalError, UnicodeDecodeError):
             # Where files beside the store cannot be made, such as on read-only media, a store
             # without a write-ahead log can still be read as a file that nobody changes.
             connection.close()
-            if self.path.with_name(self.path.name + "-wal").exists():
+            if self._place.with_name(self._place.name + "-wal").exists():
                 raise
             connection = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
         return connection
 
     def _check_content(self, fingerprint: str | None, check: bool) -> None:
-        found = self.study["fingerprint"]
-        if fingerprint is not None and found != fingerprint:
+        found = self.study
+        if not found.keys() >= _FACTS:
+            raise DamagedStore(f"{self.path} is damaged: what it says of its study is not whole")
+        if fingerprint is not None and found["fingerprint"] != fingerprint:
             raise StoreError(
                 f"{self.path} belongs to another study: its cells, seed or functions are not those "
                 "asked for (only the number of trials may change). Use another store, or the "
@@ -95,7 +142,10 @@ class Store:
         if check:
             verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
-                raise StoreError(f"{self.path} is damaged ({verdict}). It has not been touched")
+                raise DamagedStore(f"{self.path} is damaged ({verdict}). {_REPAIR}")
+            for table in COLUMNS:
+                for _ in self._sealed(table):
+                    pass
 
     def __enter__(self) -> Self:
         return self
@@ -115,32 +165,51 @@ class Store:
     @property
     def study(self) -> dict[str, str]:
         """What is known of the study: fingerprint, versions of the package, time of creation."""
-        return dict(self._read("SELECT name, value FROM study"))
+        # The identity comes first, since all seals depend on it, its own included.
+        identity = dict(self._read("SELECT name, value FROM study WHERE name = 'identity'"))
+        self._seal = seal_of(str(identity.get("identity", "")))
+        return dict(self._sealed("study"))
+
+    @cached_property
+    def settings(self) -> Sequence[dict[str, Any]]:
+        """The settings of each cell, by its number."""
+        grid = self.study.get("grid")
+        if grid is not None:
+            return Grid.from_json(grid)
+        return [json.loads(text) for _, text in self._sealed("cells", "ORDER BY cell")]
+
+    @property
+    def trials_wanted(self) -> int:
+        """Trials of each cell that were asked for last; those beyond are kept, but not shown."""
+        return int(self.study["trials"])
 
     def counts(self) -> Counts:
         """Count cells and trials, without reading the results."""
-        cells, trials = next(self._read("SELECT count(*), coalesce(sum(trials), 0) FROM cells"))
+        cells, wanted = len(self.settings), self.trials_wanted
         cells_done, done, failed = next(
             self._read(
-                "SELECT coalesce(sum(stored >= cells.trials), 0), coalesce(sum(stored - bad), 0),"
-                " coalesce(sum(bad), 0) FROM cells JOIN (SELECT cell, count(*) AS stored,"
-                " sum(failed) AS bad FROM trials GROUP BY cell) USING (cell)"
+                "SELECT coalesce(sum(stored >= :wanted), 0), coalesce(sum(stored - bad), 0),"
+                " coalesce(sum(bad), 0) FROM (SELECT count(*) AS stored, sum(failed) AS bad"
+                " FROM trials WHERE trial < :wanted GROUP BY cell)",
+                {"wanted": wanted},
             )
         )
-        if not trials:
+        if not wanted:
             cells_done = next(self._read("SELECT count(*) FROM theory"))[0]
         theory = dict(self._read("SELECT failed, count(*) FROM theory GROUP BY failed"))
-        return Counts(cells, cells_done, trials, done, failed, theory.get(0, 0), theory.get(1, 0))
+        predicted, unpredicted = theory.get(0, 0), theory.get(1, 0)
+        return Counts(cells, cells_done, cells * wanted, done, failed, predicted, unpredicted)
 
     def errors(self, limit: int = 5) -> list[tuple[int, int | None, str]]:
         """Return (cell, trial or None for theory, error) of the first few failures."""
         return list(
             self._read(
                 "SELECT cell, trial, error FROM trials WHERE (cell, trial) IN (SELECT cell, trial"
-                " FROM trials INDEXED BY trials_failed WHERE failed = 1 LIMIT :limit)"
+                " FROM trials INDEXED BY trials_failed WHERE failed = 1 AND trial < :wanted"
+                " LIMIT :limit)"
                 " UNION ALL SELECT cell, NULL, error FROM (SELECT * FROM theory WHERE failed"
                 " LIMIT :limit) LIMIT :limit",
-                {"limit": limit},
+                {"limit": limit, "wanted": self.trials_wanted},
             )
         )
 
@@ -150,13 +219,12 @@ class Store:
 
     def cells(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number and the settings of each cell."""
-        for cell, settings in self._read("SELECT cell, settings FROM cells ORDER BY cell"):
-            yield cell, json.loads(settings)
+        yield from enumerate(self.settings)
 
     def layouts(self, kind: str) -> list[list[str]]:
         """Return the lists of fields that results of "trials" or of the "theory" have."""
-        query = "SELECT names FROM layouts WHERE kind = ? ORDER BY layout"
-        return [json.loads(row[0]) for row in self._read(query, (kind,))]
+        rows = self._sealed("layouts", "ORDER BY layout")
+        return [json.loads(names) for _, found, names in rows if found == kind]
 
     def columns(self, kind: str) -> list[str]:
         """Return the names of all result fields of "trials" or of the "theory"."""
@@ -164,35 +232,64 @@ class Store:
 
     def theory(self) -> Iterator[tuple[int, str | None, str | None]]:
         """Yield (cell, result as JSON, error) of the theory of each cell that has been tried."""
-        return self._read("SELECT cell, result, error FROM theory ORDER BY cell")
+        for cell, result, error, *_ in self._sealed("theory", "ORDER BY cell"):
+            yield cell, result, error
 
     def trials(self) -> Iterator[tuple[int, int, str | None, str | None, int, float, str, str]]:
         """Yield (cell, trial, result as JSON, error, attempts, seconds, version, finished)."""
-        return self._read(
-            "SELECT cell, trial, result, error, attempts, seconds, version, finished"
-            " FROM trials ORDER BY cell, trial"
-        )
+        rows = self._sealed("trials", "WHERE trial < ? ORDER BY cell, trial", (self.trials_wanted,))
+        for cell, trial, result, error, _, attempts, seconds, version, finished in rows:
+            yield cell, trial, result, error, attempts, seconds, version, finished
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one dictionary a trial: cell, trial, the settings, the results and the error.
 
         The error is None where the trial succeeded; where it failed, there are no results.
         """
-        settings = dict(self.cells())
         for cell, trial, result, error, *_ in self.trials():
             values = json.loads(result) if result is not None else {}
-            yield {"cell": cell, "trial": trial, **settings[cell], **values, "error": error}
+            yield {"cell": cell, "trial": trial, **self.settings[cell], **values, "error": error}
 
     def theory_rows(self) -> Iterator[dict[str, Any]]:
         """Yield one dictionary a cell with theory: cell, the settings, the results, the error."""
-        settings = dict(self.cells())
         for cell, result, error in self.theory():
             values = json.loads(result) if result is not None else {}
-            yield {"cell": cell, **settings[cell], **values, "error": error}
+            yield {"cell": cell, **self.settings[cell], **values, "error": error}
+
+    def _sealed(
+        self, table: str, which: str = "", values: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the sealed columns of rows, after a look at each seal."""
+        seal = self._seal
+        query = f"SELECT seal, {', '.join(COLUMNS[table])} FROM {table} {which}"
+        for found, *row in self._read(query, values):
+            if found != seal(table, tuple(row)):
+                raise DamagedStore(
+                    f"{self.path} is damaged: {describe_row(table, row)} has changed since it was "
+                    f"stored, or is of another store. {_REPAIR}"
+                )
+            yield tuple(row)
 
     def _read(self, query: str, values: Any = ()) -> Iterator[Any]:
         with translated_errors(self.path):
             yield from self._connection.execute(query, values)
+
+
+_REPAIR = (
+    "Nothing has been touched: `sparsetoken sweep check STUDY --repair` keeps what is whole and "
+    "computes the rest again"
+)
+
+
+def describe_row(table: str, row: Sequence[Any]) -> str:
+    """Return "cell 3, trial 4": what a person calls a row, given its sealed columns."""
+    return {
+        "study": "what is said of the study",
+        "cells": f"the settings of cell {row[0]}",
+        "layouts": "a list of fields",
+        "theory": f"the theory of cell {row[0]}",
+        "trials": f"cell {row[0]}, trial {row[1]}",
+    }[table]
 
 
 def _check_header(path: Path) -> None:
@@ -224,14 +321,20 @@ def translated_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into a StoreError that says what to do."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.Error, MemoryError, UnicodeDecodeError) as error:
+        # SQLite runs out of memory where a damaged file names an absurd size, and quotes what
+        # stands in the file in its messages.
         name = getattr(error, "sqlite_errorname", None) or ""
-        raise StoreError(f"{path} {_advice(name)} (SQLite: {error})") from error
+        advice = _advice(name)
+        kind = StoreError if advice else DamagedStore
+        text = advice or f"is damaged. {_REPAIR}"
+        raise kind(f"{path} {text} (SQLite: {error})") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _advice(name: str) -> str:
+    """Return what to do about an error of SQLite that is not about the file's content, or ""."""
     kept = "What was stored is kept"
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return f"cannot be written: is the disk full? {kept}; make room and run again"
@@ -239,4 +342,4 @@ def _advice(name: str) -> str:
         return f"cannot be opened or written: is the file or its folder read-only? {kept}"
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return f"is in use by another program. {kept}; run again later"
-    return "is damaged. It has not been touched: restore it from a copy, or use another store"
+    return ""

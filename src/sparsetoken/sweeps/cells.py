@@ -6,18 +6,18 @@ the prefixes "query_" and "at_", and classifier, dimension, sampler and seed.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["Problem", "predict_cell", "problem", "simulate_trial"]
+__all__ = ["Cell", "predict_cell", "read_cell", "simulate_trial"]
 
 # Of a trial's record: what is not a result, and is kept by the store itself.
 _NOT_RESULTS = ("trial", "seconds")
 
 
-class Problem(NamedTuple):
+class Cell(NamedTuple):
     """The objects that the settings of a cell describe.
 
     `query` is None if it is learnt, `at` if the task at test time is that of training.
@@ -29,11 +29,11 @@ class Problem(NamedTuple):
     at: Task | None
 
 
-def problem(settings: Mapping[str, Any]) -> Problem:
+def read_cell(settings: Mapping[str, Any]) -> Cell:
     """Return the objects that the settings of a cell describe."""
     given = "query_alignment" in settings
     attends = settings["classifier"] == "attention"  # others have no use for a query
-    return Problem(
+    return Cell(
         Task(**_fields_of(Task, settings)),
         Training(**_fields_of(Training, settings)),
         Query(**_fields_of(Query, settings, "query_")) if given and attends else None,
@@ -49,7 +49,7 @@ def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
     """Run one trial of a cell; its random numbers depend on the settings and `trial` alone."""
     from sparsetoken import run_trial
 
-    task, training, query, at = problem(settings)
+    task, training, query, at = read_cell(settings)
     record = run_trial(
         task,
         training,
@@ -61,14 +61,14 @@ def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
         at=at,
         seed=settings["seed"],
     )
-    return {name: value for name, value in asdict(record).items() if name not in _NOT_RESULTS}
+    return {name: value for name, value in record.to_dict().items() if name not in _NOT_RESULTS}
 
 
 def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
     """Compute what theory says of a cell, under the names that a trial has for the same thing."""
     from sparsetoken import predict
 
-    task, training, query, at = problem(settings)
+    task, training, query, at = read_cell(settings)
     prediction = predict(task, training, classifier=settings["classifier"], query=query, at=at)
     return prediction.to_dict()
 

@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from sparsetoken import __version__
+from sparsetoken.extensions import import_extensions
+
 __all__ = ["RESERVED_COLUMNS", "Attempt", "attempt", "use_one_thread"]
 
 RESERVED_COLUMNS = frozenset(
@@ -30,12 +33,16 @@ _THREAD_VARIABLES = (
 
 
 class Attempt(NamedTuple):
-    """The result as a JSON object and its field names, or the error; and the time it took."""
+    """The result as a JSON object and its field names, or the error.
+
+    With the time that it took, and the version of the package in the process that did it.
+    """
 
     result: str | None
     columns: tuple[str, ...]
     error: str | None
     seconds: float
+    version: str
 
 
 @cache
@@ -53,19 +60,26 @@ def use_one_thread() -> None:
 
 
 def attempt(
-    function: Callable[..., Mapping[str, Any]], settings: dict[str, Any], trial: int | None
+    function: Callable[..., Mapping[str, Any]],
+    settings: dict[str, Any],
+    trial: int | None,
+    imports: tuple[str, ...] = (),
 ) -> Attempt:
-    """Call function(settings, trial), or function(settings) if trial is None."""
+    """Call function(settings, trial), or function(settings) if trial is None.
+
+    `imports` are modules to import before, for what they register.
+    """
     use_one_thread()
     start = time.perf_counter()
     try:
+        import_extensions(imports)
         values = function(settings) if trial is None else function(settings, trial)
         result = {name: _plain(value) for name, value in values.items()}
         _check_names(result, settings)
         text = json.dumps(result, separators=(",", ":"))
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever it is, it is recorded)
-        return Attempt(None, (), _describe(error), time.perf_counter() - start)
-    return Attempt(text, tuple(result), None, time.perf_counter() - start)
+        return Attempt(None, (), _describe(error), time.perf_counter() - start, __version__)
+    return Attempt(text, tuple(result), None, time.perf_counter() - start, __version__)
 
 
 def _plain(value: Any) -> Any:
