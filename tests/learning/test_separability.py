@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sparsetoken import separability
+from sparsetoken import ParameterError, fit_readout, separability
+from sparsetoken.losses import Logistic
 
 
 def draw(n, d, seed, heavy=False):
@@ -75,7 +76,7 @@ def test_duplicates_with_opposite_labels_are_not_separable():
     check_proof(features, labels, verdict)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("scale", [1e-300, 1e-165, 1e-10, 1e-6, 1e6, 1e150])
 def test_the_scale_of_the_features_does_not_matter(scale):
     for n in (34, 46):
         features, labels = draw(n, 20, 3)
@@ -88,3 +89,39 @@ def test_undecided_is_none():
     verdict = separability(features, labels, max_steps=0)
     assert verdict.separable is None
     assert verdict.residual > 0
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+@pytest.mark.parametrize("scale", [1e-10, 1.0])
+def test_neither_unit_nor_origin_of_the_features_matters(scale, offset):
+    for n in (34, 46):
+        features, labels = draw(n, 20, 3)
+        verdict = separability(scale * (features + offset), labels)
+        assert verdict.separable is separability(features, labels).separable
+        if verdict.separable:
+            margins = labels * (scale * (features + offset) @ verdict.weights + verdict.bias)
+            assert margins.min() > 0
+
+
+@pytest.mark.parametrize(
+    "labels", [[0, 1, 0, 1], ["a", "b", "a", "b"], [1, -1], [[1], [-1], [1], [-1]]]
+)
+def test_labels_that_are_not_signs_are_refused(labels):
+    with pytest.raises(ParameterError, match="labels"):
+        separability(np.eye(4), np.array(labels))
+    with pytest.raises(ParameterError, match="labels"):
+        fit_readout(np.eye(4), np.array(labels), "logistic", 0.1)
+
+
+@pytest.mark.parametrize("features", [np.ones(4), np.full((4, 2), np.nan), np.ones((0, 2))])
+def test_features_that_cannot_be_used_are_refused(features):
+    with pytest.raises(ParameterError, match="features"):
+        separability(features, np.array([1, -1, 1, -1]))
+
+
+def test_a_loss_may_be_given_by_its_name():
+    features, labels = draw(30, 5, 0)
+    by_name = fit_readout(features, labels, "logistic", 0.1)
+    assert np.array_equal(by_name.weights, fit_readout(features, labels, Logistic(), 0.1).weights)
+    with pytest.raises(ParameterError, match="loss = 'cubic'"):
+        fit_readout(features, labels, "cubic", 0.1)

@@ -12,10 +12,35 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.packed import PackedMatrix
+from sparsetoken.validation import ParameterError
 
-__all__ = ["BorderedFactor", "Examples", "gram"]
+__all__ = ["BorderedFactor", "Examples", "check_examples", "gram"]
 
 BLOCK_ENTRIES = 2**18
+
+
+def check_examples(features: Array, labels: Array) -> tuple[Array, Array]:
+    """Return features as floats and labels -1 and +1, or say what is wrong with them."""
+    features = np.asarray(features)
+    if features.ndim != 2 or 0 in features.shape:
+        raise ParameterError("features", features.shape, "an array of shape (n, d), not empty")
+    if features.dtype not in (np.float64, np.float32):
+        try:
+            features = features.astype(float)
+        except (TypeError, ValueError):
+            raise ParameterError("features", features.dtype, "numbers") from None
+    if (
+        not np.isfinite(np.einsum("nd->", features, dtype=float))
+        and not np.isfinite(features).all()
+    ):
+        raise ParameterError("features", "nan or infinity", "finite numbers")
+    labels = np.asarray(labels)
+    if labels.shape != features.shape[:1]:
+        raise ParameterError("labels", labels.shape, f"the shape {features.shape[:1]}: one a row")
+    different = np.unique(labels)
+    if different.dtype.kind not in "iuf" or not np.isin(different, (-1, 1)).all():
+        raise ParameterError("labels", different[:4].tolist(), "values -1 and +1")
+    return features, labels.astype(float)
 
 
 @dataclass(frozen=True)

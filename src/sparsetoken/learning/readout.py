@@ -17,11 +17,11 @@ from scipy import linalg
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
-from sparsetoken.learning.examples import Examples, gram
+from sparsetoken.learning.examples import Examples, check_examples, gram
 from sparsetoken.learning.interior_point import minimise_hinge
 from sparsetoken.learning.separability import separability
 from sparsetoken.learning.smooth_minimum import minimise_smooth
-from sparsetoken.losses import Hinge, Loss
+from sparsetoken.losses import Hinge, Loss, get_loss
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Readout", "fit_readout"]
@@ -71,7 +71,7 @@ class Readout:
 def fit_readout(
     features: Array,
     labels: Array,
-    loss: Loss,
+    loss: Loss | str,
     ridge: float,
     max_steps: int = 200,
     sample_weight: Array | None = None,
@@ -83,8 +83,8 @@ def fit_readout(
     ----------
     features : array of shape (n, d), float64 or float32 (then still solved in double precision)
     labels : array of shape (n,), values -1 and +1
-    loss : Loss
-        Any smooth loss, or the hinge loss.
+    loss : Loss or str
+        Any smooth loss, or the hinge loss; by its name if it is a known one.
     ridge : float >= 0
         0 means the limit of small ridges; see the module's documentation.
     sample_weight : array of shape (n,), optional
@@ -93,6 +93,8 @@ def fit_readout(
         For smooth losses with a ridge; the other problems are solved to 1e-8.
     """
     ridge = validation.real("ridge", ridge, low=0)
+    loss = loss if isinstance(loss, Loss) else get_loss(loss)
+    features, labels = check_examples(features, labels)
     if not (loss.smooth or isinstance(loss, Hinge)):
         raise ParameterError("loss", loss.name, "'hinge', or a loss with a continuous slope")
     examples = Examples.of(features, labels, _checked_weights(sample_weight, len(labels)))

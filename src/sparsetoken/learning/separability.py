@@ -5,10 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsetoken.arrays import Array
-from sparsetoken.learning.examples import Examples
+from sparsetoken.learning.examples import Examples, check_examples
 from sparsetoken.learning.smooth_minimum import NewtonSystem
 
 __all__ = ["Separability", "separability"]
+
+# Features of this size are used as they are, without a copy in other units.
+_USUAL = 1e-3, 1e3
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,9 @@ class Separability:
         a >= 0 with Σ a_i = 1 and Σ a_i y_i (f_i, 1) = 0, if not separable. Multiplying any
         would-be separator by this sum shows that it cannot exist.
     residual : float
-        ‖Σ a_i y_i (f_i, 1)‖ over the root mean square of ‖(f_i, 1)‖: how far the sum is from 0.
-        A readout that separates could only have margins below this, relative to ‖(w, b)‖ and to
-        the features' size.
+        ‖Σ a_i y_i (g_i, 1)‖ over the root mean square of ‖(g_i, 1)‖, where g_i are the features
+        shifted by their mean and in units of their spread: how far the sum is from 0. A readout
+        that separates could only have margins below this, relative to the features' spread.
     steps : int
     """
 
@@ -53,7 +56,8 @@ def separability(
 
     Newton's method on the sum of squared hinges max(0, 1 - margin)²: its least value is 0 exactly
     if the data are separable, and otherwise max(0, 1 - margin_i) at the minimum are multipliers
-    that prove that they are not. Only samples with a margin below 1 enter a step.
+    that prove that they are not. Only samples with a margin below 1 enter a step. The verdict does
+    not depend on the features' units or origin, and its proof is checked before it is returned.
 
     Parameters
     ----------
@@ -64,8 +68,45 @@ def separability(
     tolerance : float
         Largest residual of the proof that data are not separable.
     """
-    examples = Examples.of(features, labels)
+    features, labels = check_examples(features, labels)
+    centre, unit = _units(features)
+    if centre is None:
+        return _decide(Examples.of(features, labels), start, tolerance, max_steps)
+    # Any readout of g = (f - centre)/unit is one of f: (w/unit, b - ⟨w, centre⟩/unit).
+    examples = Examples.of((features.astype(float) - centre) / unit, labels)
+    if start is not None:
+        start = unit * start[0], start[1] + float(centre @ start[0])
+    found = _decide(examples, start, tolerance, max_steps)
+    if not found.separable or found.weights is None or found.bias is None:
+        return found
+    weights = found.weights / unit
+    bias = found.bias - float(centre @ weights)
+    return _separated(Examples.of(features, labels), weights, bias, found.steps)
+
+
+def _units(features: Array) -> tuple[Array | None, float]:
+    """Return the mean and the spread of the features; no mean if they can stay as they are."""
+    largest = max(float(features.max()), -float(features.min()))
+    if _USUAL[0] < largest < _USUAL[1]:
+        centre = features.mean(axis=0, dtype=float)
+        total = float(np.einsum("nd,nd->", features, features, dtype=float)) / len(features)
+        spread = np.sqrt(max(total - float(centre @ centre), 0.0))
+        if spread > _USUAL[0] * max(1.0, largest):
+            return None, 1.0
+    unit = largest or 1.0
+    scaled = features.astype(float) / unit
+    centre = scaled.mean(axis=0)
+    scaled -= centre
+    spread = float(np.sqrt(np.einsum("nd,nd->", scaled, scaled) / len(scaled))) or 1.0
+    return centre * unit, unit * spread
+
+
+def _decide(
+    examples: Examples, start: tuple[Array, float] | None, tolerance: float, max_steps: int
+) -> Separability:
+    """Find a readout with all margins positive, or multipliers that rule one out."""
     n, d = examples.shape
+    features = examples.features
     size = float(np.sqrt(1 + np.einsum("nd,nd->", features, features, dtype=float) / n))
     weights, bias = (np.zeros(d), 0.0) if start is None else _scaled(examples, *start)
     margins = examples.margins(weights, bias)
@@ -123,7 +164,10 @@ def _exact_line_search(margins: Array, change: Array) -> float:
 
 
 def _separated(examples: Examples, weights: Array, bias: float, steps: int) -> Separability:
+    """Return the verdict with its proof, or None if the proof does not hold for these features."""
     smallest = float(examples.margins(weights, bias).min())
     norm = float(np.linalg.norm(weights))
+    if not smallest > 0:
+        return Separability(None, None, None, None, None, np.inf, steps)
     margin = smallest / norm if norm > 0 else np.inf
     return Separability(True, weights, bias, margin, None, 0.0, steps)
