@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparsetoken.cli.options import json_option, read_step, read_task, step_options, task_options
+from sparsetoken.cli.options import (
+    import_option,
+    json_option,
+    read_step,
+    read_task,
+    step_options,
+    task_options,
+)
 from sparsetoken.cli.output import (
     check_picture,
+    force_option,
     print_curve,
     print_json,
     tell_written,
@@ -59,6 +67,8 @@ Words in the table:
 @click.option("--dimension", type=int, default=500, show_default=True, help="Of the trials.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the trials.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")
+@force_option
+@import_option
 @json_option
 def descend(
     loss: str,
@@ -68,6 +78,7 @@ def descend(
     seed: int,
     plot: Path | None,
     as_json: bool,
+    force: bool,
     **options: Any,
 ) -> None:
     """Predict gradient descent of query, readout and bias together, a fresh batch a step."""
@@ -75,7 +86,7 @@ def descend(
 
     task, schedule = read_task(options), _schedule(options)
     if plot is not None:
-        check_picture("plot", plot)
+        check_picture("plot", plot, inputs=filter(None, [options["schedule"]]), force=force)
     found = descend_along(task, schedule, loss=loss, tolerance=tolerance)
     simulated = _simulated(task, schedule, loss, trials, dimension, seed) if trials else None
     settings = {**found.settings, "steps": [step.to_dict() for step in schedule]}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from sparsetoken.cli.output import Refusal, check_writable, tell_written
+from sparsetoken.cli.output import Refusal, check_writable, force_option, tell_written
 from sparsetoken.validation import ParameterError
 
 __all__ = ["explore"]
@@ -19,7 +19,10 @@ __all__ = ["explore"]
     type=click.Path(path_type=Path),
     help="Write a self-contained page of the state instead, for slides and papers.",
 )
-def explore(port: int | None, no_browser: bool, state: str, export: Path | None) -> None:
+@force_option
+def explore(
+    port: int | None, no_browser: bool, state: str, export: Path | None, force: bool
+) -> None:
     """Move a slider, see the exact answer: a page with all of the theory.
 
     The page is served to this machine alone.
@@ -40,7 +43,7 @@ def explore(port: int | None, no_browser: bool, state: str, export: Path | None)
     if export is not None:
         from sparsetoken.explorer.snapshot import write_snapshot
 
-        check_writable(export)
+        check_writable(export, lambda content: b"sparsetoken" in content, force=force)
         write_snapshot(shown, export)
         tell_written(export)
         return

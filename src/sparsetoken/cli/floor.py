@@ -88,7 +88,7 @@ def floor(alpha: float, tolerance: float, transitions: bool, **options: Any) -> 
     if over not in _VARIED:
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(_VARIED))
     if options["plot"] is not None:
-        check_picture("plot", options["plot"])
+        check_picture("plot", options["plot"], force=options["force"])
     found = _along(task, over, curve_values(over, options, task), alpha, tolerance)
     if options["as_json"]:
         print_json(dict(found.settings), found.to_rows())

@@ -172,16 +172,20 @@ def _query_fields(classifier: str, query: Query | None) -> tuple[str, ...]:
 @curve_options("strength or length")
 @json_option
 def oracle(
-    classifier: str, nonlinearity: str, sharpness: float | None, error: float | None, **options: Any
+    classifier: str,
+    nonlinearity: str,
+    sharpness: float | None,
+    error: float | None,
+    **options: Any,
 ) -> None:
     """Predict the least error of a classifier that knows the signal."""
     from sparsetoken.theory.oracle import oracle as oracle_once
     from sparsetoken.theory.oracle import required_strength
 
     def evaluate(task: Task) -> Record:
-        kind = {"classifier": classifier, "nonlinearity": nonlinearity}
+        kind: dict[str, Any] = {"classifier": classifier, "nonlinearity": nonlinearity}
         if error is not None:
-            return required_strength(task, error=error, **kind)
+            return required_strength(task, error=error, sharpness=sharpness, **kind)
         return oracle_once(task, sharpness=sharpness, **kind)
 
     shown = ("error",) if error is None else ("strength",)

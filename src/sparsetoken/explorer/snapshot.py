@@ -9,6 +9,7 @@ from sparsetoken.explorer.server import page_file, plotly_script
 from sparsetoken.explorer.state import VIEWS, State, controls
 from sparsetoken.explorer.texts import as_python
 from sparsetoken.explorer.views import FINAL, pieces
+from sparsetoken.files import write_text
 from sparsetoken.plotting import describe
 
 __all__ = ["write_snapshot"]
@@ -65,7 +66,7 @@ bands of numerical error. Made by sparsetoken {html.escape(__version__)}.</p>
 <script>{drawing}{_SHOW}</script>
 </body></html>
 """
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 def _inline(value: object) -> str:
