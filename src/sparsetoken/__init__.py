@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         unregister_loss,
     )
     from sparsetoken.numerics.solution import Solution, Status
+    from sparsetoken.planning.diagnosis import Diagnosis, diagnose
     from sparsetoken.planning.forecast import Forecast, forecast
     from sparsetoken.records import Curve
     from sparsetoken.simulation.descent import DescentTrials, simulate_descent
@@ -102,6 +103,7 @@ _HOMES = {
         "learn_direction",
         "simulate_message_passing",
     ),
+    "planning.diagnosis": ("Diagnosis", "diagnose"),
     "planning.forecast": ("Forecast", "forecast"),
     "simulation.sampling": ("Sample", "sample"),
     "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
@@ -130,6 +132,7 @@ __all__ = [
     "Curve",
     "DescentState",
     "DescentTrials",
+    "Diagnosis",
     "DigitBags",
     "ElementwiseAttentionClassifier",
     "Floor",
@@ -169,6 +172,7 @@ __all__ = [
     "compare",
     "curve",
     "descend",
+    "diagnose",
     "digit_bags",
     "explain",
     "features",

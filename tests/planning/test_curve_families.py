@@ -31,7 +31,9 @@ def test_the_table_has_the_error_of_the_bayes_oracle(length: int, strength: floa
     # 2^18 tokens are drawn for the table: at length 128 its standard error is below 0.004.
     _, errors = _oracle_table(length)
     found = np.interp(strength, _EFFECTIVE, errors)
-    assert found == pytest.approx(oracle(Task(length, 1, strength), "bayes").error, abs=0.012)
+    assert found == pytest.approx(
+        oracle(Task(length, 1, strength), classifier="bayes").error, abs=0.012
+    )
 
 
 def test_signal_curve_solves_its_fixed_point() -> None:

@@ -1,0 +1,350 @@
+"""Why attention is not (yet) better on these data, and what to do next."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.comparison import Comparison, ComparisonRow, compare
+from sparsetoken.estimators.sequences import as_sequences
+from sparsetoken.planning.diagnosis_figure import draw_diagnosis
+from sparsetoken.planning.learning_curve import labels_of
+from sparsetoken.planning.signal_estimate import (
+    Projections,
+    SignalEstimate,
+    Tokens,
+    estimate_signal,
+)
+from sparsetoken.records import Record, with_error
+from sparsetoken.task import Task
+from sparsetoken.theory.floor import floor
+from sparsetoken.theory.oracle import oracle
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Diagnosis", "Finding", "diagnose"]
+
+# A difference counts from this many standard errors on.
+_CLEAR = 2.0
+# Errors this close are alike.
+_ALIKE = 0.01
+# A signal is weak if even attention that knows it errs more than this share of the chance error.
+_WEAK = 0.5
+# The squared cosine that counts as learnt, and a gap below what theory allows that counts as a miss.
+_LEARNT = 0.8
+_MISSED = 0.25
+# Attention on more than this many times the informative tokens, beyond one, is soft.
+_SOFT = 3.0
+_FEWEST = 20
+
+
+@dataclass(frozen=True)
+class Finding(Record):
+    """One reason: what it is, the numbers that say so, and the next step."""
+
+    cause: str
+    because: str
+    next_step: str
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.because}. Next: {self.next_step}."
+
+
+@dataclass(frozen=True)
+class Diagnosis(Record):
+    """What `diagnose` found. `print` it for the findings in words, `plot` it for a picture.
+
+    Attributes
+    ----------
+    samples, dimension : int
+    length : float
+        Mean number of tokens.
+    comparison : Comparison
+        Cross-validated errors of the classifiers.
+    signal : SignalEstimate
+        Strength, informative tokens, effective dimension and alignment, with standard errors.
+    limits : dict of str to float
+        Errors of attention and of pooling that knew a signal of that strength ("attention",
+        "pooled"), and of the best classifier with the alignment that the samples allow ("learnt").
+        Empty where no signal is seen.
+    findings : tuple of Finding
+        What limits attention here, the main reason first.
+    """
+
+    samples: int
+    length: float
+    dimension: int
+    comparison: Comparison
+    signal: SignalEstimate
+    limits: dict[str, float]
+    findings: tuple[Finding, ...]
+    _projections: Projections = field(repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """The main reason, in a few words."""
+        return self.findings[0].cause
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as a flat dictionary of plain values."""
+        flat: dict[str, Any] = {
+            "samples": self.samples,
+            "length": self.length,
+            "dimension": self.dimension,
+            **self.signal.to_dict(),
+            "attended_tokens": self.comparison.attended_tokens,
+        }
+        for row in self.comparison.table:
+            flat[f"error_{row['classifier']}"] = row["error"]
+            flat[f"error_{row['classifier']}_uncertainty"] = row["standard_error"]
+        flat |= {f"limit_{name}": value for name, value in self.limits.items()}
+        return flat | {"verdict": self.verdict, "findings": [str(one) for one in self.findings]}
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def plot(self, *, figure: Any = None) -> Any:
+        """Draw errors with their limits, and the tokens along the learnt direction."""
+        return draw_diagnosis(self, self._projections, figure)
+
+
+def diagnose(
+    X: Any,
+    y: Any,
+    *,
+    cv: int = 5,
+    repeats: int = 1,
+    splits: int = 2,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Diagnosis:
+    """Say why attention is, or is not, better than pooling on sequences of two classes.
+
+    Parameters
+    ----------
+    X : array of shape (n, L, d), masked array, or list of arrays of shape (L_i, d)
+    y : array of shape (n,)
+        Labels of two classes, either of which may carry the signal.
+    cv, repeats : int
+        Folds, and repeats of them, for the errors of the classifiers (`compare`).
+    splits : int
+        Random halvings of the data for the estimates of the signal.
+    seed : int
+    progress : callable, optional
+        Called as progress(finished, total) after the comparison and after every fit on a half.
+    """
+    tokens, labels = _tokens(X, y)
+    splits = validation.integer("splits", splits, low=1)
+    seed = validation.integer("seed", seed, low=0)
+    total, done = 1 + 2 * splits, 0
+
+    def one_more() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    comparison = compare(X, labels, cv=cv, repeats=repeats, random_state=seed)
+    one_more()
+    signal, projections = estimate_signal(tokens, splits=splits, seed=seed, progress=one_more)
+    facts = _Facts(tokens, comparison, signal)
+    return Diagnosis(
+        samples=len(labels),
+        length=float(tokens.lengths.mean()),
+        dimension=tokens.values.shape[1],
+        comparison=comparison,
+        signal=signal,
+        limits=facts.limits,
+        findings=tuple(_findings(facts)),
+        _projections=projections,
+    )
+
+
+def _tokens(X: Any, y: Any) -> tuple[Tokens, Array]:
+    """Return standardised tokens and the labels, or refuse what cannot be diagnosed."""
+    sequences = as_sequences(X)
+    labels = labels_of(X, column_or_1d(y))
+    classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if len(classes) != 2:
+        raise ParameterError("classes of y", classes.tolist(), "two classes")
+    if counts.min() < _FEWEST:
+        accepted = f"at least {_FEWEST} samples of either class"
+        raise ParameterError("samples of the rarer class", int(counts.min()), accepted)
+    if sequences.lengths.max() < 2:
+        raise ParameterError("tokens of a sequence", 1, "sequences of at least two tokens")
+    blocks = []
+    for block in sequences.blocks():
+        sequences.require_finite(block)
+        blocks.append(block.tokens.astype(float))
+    values = np.concatenate(blocks)
+    scale = values.std(axis=0)
+    values = (values - values.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    sequence = np.repeat(np.arange(len(codes)), sequences.lengths)
+    return Tokens(values, sequence, codes.astype(bool)), labels
+
+
+class _Facts:
+    """The numbers that findings are made of."""
+
+    def __init__(self, tokens: Tokens, comparison: Comparison, signal: SignalEstimate) -> None:
+        self.samples = len(tokens.labels)
+        self.length = float(tokens.lengths.mean())
+        self.signal = signal
+        self.comparison = comparison
+        rate = float(np.mean(tokens.labels == signal.positive))
+        self.chance = min(rate, 1 - rate)
+        self.rows = {row.name: row for row in comparison.rows}
+        self.attention = self.rows["attention"]
+        self.rival = min(
+            (row for row in comparison.rows if row.name != "attention"), key=lambda row: row.error
+        )
+        self.paired = next(one for one in comparison.differences if one.name == self.rival.name)
+        self.limits: dict[str, float] = {}
+        self.task: Task | None = None
+        if signal.strength is not None and signal.informative is not None:
+            length = max(2, round(self.length))
+            informative = int(np.clip(round(signal.informative), 1, length - 1))
+            self.task = Task(length, informative, signal.strength, rate)
+            self.limits = self._limits(self.task)
+
+    def _limits(self, task: Task) -> dict[str, float]:
+        learnt = task.replace(strength=task.strength * (self.signal.alignment or 0.0))
+        return {
+            "attention": oracle(task, classifier="attention").error,
+            "pooled": oracle(task, classifier="pooled").error,
+            "learnt": oracle(learnt, classifier="bayes").error,
+        }
+
+    def clearly_below(self, row: ComparisonRow, error: float) -> bool:
+        return row.error < error - _CLEAR * row.standard_error
+
+
+def _findings(facts: _Facts) -> Iterator[Finding]:
+    """Yield what limits attention, the main reason first; there is always one."""
+    gap = f"{abs(facts.paired.difference):.3f} ± {facts.paired.standard_error:.3f}"
+    pays = facts.paired.difference < -_CLEAR * facts.paired.standard_error
+    if pays:
+        yield Finding(
+            "attention pays",
+            f"its error is {gap} below that of {facts.rival.name}",
+            "use it; what limits it, if anything, follows",
+        )
+    if facts.task is None:
+        yield _without_signal(facts)
+        return
+    found = [
+        finding
+        for check in (_not_sparse, _too_weak, _unlearnt, _too_soft)
+        for finding in check(facts)
+    ]
+    yield from found
+    if not found and not pays:
+        yield Finding(
+            "attention does what it can",
+            f"its error {facts.attention.error:.3f} ± {facts.attention.standard_error:.3f} is near "
+            f"the {facts.limits['learnt']:.3f} that these samples allow",
+            f"keep it, or {facts.rival.name}, which is {gap} away",
+        )
+
+
+def _without_signal(facts: _Facts) -> Finding:
+    best = min(facts.rows.values(), key=lambda row: row.error)
+    if facts.clearly_below(best, facts.chance):
+        return Finding(
+            "no sparse signal",
+            f"{best.name} errs {best.error:.3f} ± {best.standard_error:.3f} (guessing "
+            f"{facts.chance:.3f}), but directions learnt on two halves have nothing in common",
+            f"use {best.name}; for another look transform the tokens (TokenWise)",
+        )
+    return Finding(
+        "nothing to tell the classes apart",
+        f"no classifier is clearly better than guessing ({best.name} {best.error:.3f} ± "
+        f"{best.standard_error:.3f}, guessing {facts.chance:.3f}), and directions learnt on two "
+        "halves have nothing in common",
+        "collect several times as many samples, or give the tokens other features (TokenWise)",
+    )
+
+
+def _not_sparse(facts: _Facts) -> Iterator[Finding]:
+    if facts.limits["pooled"] <= facts.limits["attention"] + _ALIKE:
+        yield Finding(
+            "the signal is not sparse",
+            f"about {facts.signal.informative:.1f} of {facts.length:.1f} tokens carry it, and "
+            f"pooling that knew it would err {facts.limits['pooled']:.3f}, attention "
+            f"{facts.limits['attention']:.3f}",
+            "use PooledClassifier: it is simpler and as good",
+        )
+
+
+def _too_weak(facts: _Facts) -> Iterator[Finding]:
+    limit = facts.limits["attention"]
+    if limit > _WEAK * facts.chance:
+        yield Finding(
+            "the signal is too weak",
+            f"at strength {facts.signal.strength:.2f} in {facts.length:.0f} tokens even attention "
+            f"that knew it would err {limit:.3f} (guessing {facts.chance:.3f})",
+            "more samples will not help: look for better features of a token, or shorter sequences",
+        )
+
+
+def _unlearnt(facts: _Facts) -> Iterator[Finding]:
+    """Yield a finding if the direction is not learnt: by want of samples, or by the learner."""
+    alignment = facts.signal.alignment or 0.0
+    if facts.task is None or alignment**2 >= _LEARNT:
+        return
+    ratio = facts.samples / facts.signal.effective_dimension
+    allowed = floor(facts.task, ratio, tolerance=1e-2).reachable_overlap
+    seen = f"the learnt direction has a cosine of {alignment:.2f} with the signal"
+    if allowed - alignment**2 > _MISSED:
+        yield Finding(
+            "the query is misaligned",
+            f"{seen}, though {facts.samples:,} samples in {facts.signal.effective_dimension:.0f} "
+            f"effective dimensions allow {np.sqrt(allowed):.2f}",
+            "try refine=True, several heads or another random_state; more samples help too",
+        )
+        return
+    odds = alignment**2 / (1 - alignment**2)
+    enough = facts.samples * _LEARNT / (1 - _LEARNT) / odds
+    yield Finding(
+        "too few samples",
+        f"{seen}; the best classifier that has learnt so much errs {facts.limits['learnt']:.3f}, "
+        f"one that knew the signal {facts.limits['attention']:.3f}",
+        f"collect about {float(f'{enough:.2g}'):,.0f} samples, and see forecast()",
+    )
+
+
+def _too_soft(facts: _Facts) -> Iterator[Finding]:
+    attended, informative = facts.comparison.attended_tokens, facts.signal.informative or 1.0
+    behind = facts.attention.error - _CLEAR * facts.attention.standard_error
+    if attended > _SOFT * max(informative, 1.0) and behind > facts.limits["learnt"]:
+        yield Finding(
+            "attention is too soft",
+            f"it is spread over {attended:.1f} of {facts.length:.1f} tokens, of which about "
+            f"{informative:.1f} carry the signal, and errs {facts.attention.error:.3f} where "
+            f"{facts.limits['learnt']:.3f} is possible",
+            "set a larger sharpness, or tied=True",
+        )
+
+
+def _lines(found: Diagnosis) -> Iterator[str]:
+    signal, bars = found.signal, found.signal.uncertainty
+    yield f"{found.samples:,} sequences of {found.length:.4g} tokens in {found.dimension} dimensions"
+    for name, value, unit in (
+        ("strength", signal.strength, "standard deviations of the noise"),
+        ("informative", signal.informative, f"of {found.length:.4g} tokens"),
+        ("alignment", signal.alignment, "cosine of the learnt direction with the signal"),
+        ("effective_dimension", signal.effective_dimension, ""),
+    ):
+        text = "cannot say" if value is None else f"{with_error(value, bars[name])} {unit}"
+        yield f"  {name.replace('_', ' '):20} {text}".rstrip()
+    for row in found.comparison.rows:
+        yield f"  {'error, ' + row.name:20} {with_error(row.error, row.standard_error)}"
+    if found.limits:
+        yield (
+            f"  with the signal known attention would err {found.limits['attention']:.3f}, pooling "
+            f"{found.limits['pooled']:.3f}"
+        )
+    yield from map(str, found.findings)

@@ -1,0 +1,326 @@
+"""How strong a signal is in the tokens, in how many of them, and in how many dimensions it hides.
+
+Directions are learnt on one half of the samples and looked at on the other. Along a direction the
+tokens of the class without signal are noise, and those of the other class a mixture of noise and of
+noise shifted by s; s is the strength times the direction's cosine with the signal. Two directions,
+learnt on either half, have only the signal in common: their correlation c under the noise is the
+product of their cosines, so that s_1 s_2 / c is the strength squared, whatever they missed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.attention import AttentionClassifier
+from sparsetoken.planning.learning_curve import balanced_order
+from sparsetoken.records import Record
+
+__all__ = ["Projections", "SignalEstimate", "Tokens", "estimate_signal"]
+
+# Below this many standard errors two directions cannot be said to have anything in common.
+_SEEN = 2.0
+_GROUPS = 10
+# Where the search for the mixture starts: shift, and share of tokens.
+_STARTS = ((3.0, 0.05), (1.0, 0.3))
+_MOST_TOKENS = 200_000
+_SHOWN_TOKENS = 20_000
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Standardised tokens (N, d) with the sequence of each (N,), and labels (n,) of 0 and 1."""
+
+    values: Array
+    sequence: Array
+    labels: Array
+
+    @property
+    def lengths(self) -> Array:
+        """Number of tokens of each sequence (n,)."""
+        return np.bincount(self.sequence, minlength=len(self.labels))
+
+    def lists(self, rows: Array) -> list[Array]:
+        """Return some of the sequences, each an array (L_i, d)."""
+        ends = np.cumsum(self.lengths)
+        return [self.values[ends[row] - self.lengths[row] : ends[row]] for row in rows]
+
+
+@dataclass(frozen=True)
+class SignalEstimate(Record):
+    """What the data say about a signal. None where they cannot say.
+
+    Attributes
+    ----------
+    strength : float or None
+        θ, in standard deviations of the noise along the signal.
+    informative : float or None
+        R, how many tokens carry it, on average.
+    effective_dimension : float
+        tr(Σ)²/tr(Σ²) of the tokens' noise: the dimension, if all directions are alike.
+    alignment : float or None
+        Cosine with the signal that attention reaches when it learns from all samples.
+    shift : float
+        Strength along the direction that half of the samples teach, on samples not used for it.
+    positive : int
+        The class that carries the signal: 1 or 0.
+    uncertainty : dict
+        Standard errors.
+    """
+
+    strength: float | None
+    informative: float | None
+    effective_dimension: float
+    alignment: float | None
+    shift: float
+    positive: int
+    uncertainty: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Tokens along a direction that was learnt without them, the noise with mean 0 and deviation 1.
+
+    Attributes
+    ----------
+    noise, positive : arrays
+        Tokens of the class without and with the signal, some of them if there are many.
+    shift, share : float
+        The fitted mixture of the positive class.
+    """
+
+    noise: Array
+    positive: Array
+    shift: float
+    share: float
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """Shift s and number R of shifted tokens, with their standard errors and the fit's quality."""
+
+    shift: float
+    informative: float
+    shift_error: float
+    informative_error: float
+    likelihood: float
+
+
+def estimate_signal(
+    tokens: Tokens,
+    *,
+    splits: int,
+    seed: int,
+    progress: Callable[[], None] = lambda: None,
+) -> tuple[SignalEstimate, Projections]:
+    """Estimate strength, informative tokens and effective dimension from random halves."""
+    rng = np.random.default_rng([seed, 3])
+    found = []
+    for _ in range(splits):
+        order = balanced_order(tokens.labels, rng)
+        halves = order[: len(order) // 2], order[len(order) // 2 :]
+        directions = []
+        for half in halves:
+            directions.append(_direction(tokens, half, seed))
+            progress()
+        found.append((halves, directions))
+    positive = _class_with_signal(tokens, found)
+    oriented = Tokens(tokens.values, tokens.sequence, tokens.labels == positive)
+    dimension, dimension_error = _effective_dimension(oriented)
+    pairs = [_pair(oriented, halves, directions) for halves, directions in found]
+    estimate = _combined(pairs, dimension, dimension_error, positive)
+    halves, directions = found[0]
+    return estimate, _projections(oriented, halves[1], directions[0], pairs[0].mixtures[0])
+
+
+def _projections(tokens: Tokens, rows: Array, direction: Array, mixture: _Mixture) -> Projections:
+    chosen = np.flatnonzero(np.isin(tokens.sequence, rows))[:_SHOWN_TOKENS]
+    scores = np.sign(mixture.shift) * (tokens.values[chosen] @ direction)
+    positive = tokens.labels[tokens.sequence[chosen]]
+    noise = scores[~positive]
+    scores = (scores - noise.mean()) / noise.std()
+    share = mixture.informative / float(tokens.lengths[rows].mean())
+    return Projections(scores[~positive], scores[positive], abs(mixture.shift), share)
+
+
+def _direction(tokens: Tokens, half: Array, seed: int) -> Array:
+    model = AttentionClassifier(random_state=seed)
+    return np.asarray(model.fit(tokens.lists(half), tokens.labels[half]).queries_[0, 0])
+
+
+def _class_with_signal(tokens: Tokens, found: list[tuple[tuple[Array, Array], list[Array]]]) -> int:
+    """Return the class, 1 or 0, whose tokens are better explained as the mixture."""
+    (first, second), directions = found[0]
+    likelihoods = {}
+    for positive in (1, 0):
+        oriented = Tokens(tokens.values, tokens.sequence, tokens.labels == positive)
+        fits = [
+            _mixture(oriented, other, direction)
+            for other, direction in ((second, directions[0]), (first, directions[1]))
+        ]
+        likelihoods[positive] = sum(fit.likelihood for fit in fits)
+    return max(likelihoods, key=lambda positive: likelihoods[positive])
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two halves: the mixture along either direction, and the directions' correlation."""
+
+    mixtures: tuple[_Mixture, _Mixture]
+    correlation: float
+
+
+def _pair(tokens: Tokens, halves: tuple[Array, Array], directions: list[Array]) -> _Pair:
+    noise = tokens.values[~tokens.labels[tokens.sequence]] @ np.array(directions).T
+    sign = 1.0
+    mixtures = []
+    for direction, other in zip(directions, halves[::-1], strict=True):
+        mixtures.append(_mixture(tokens, other, direction))
+        # A direction and its opposite are one; the shift says which way the signal lies.
+        sign *= np.sign(mixtures[-1].shift)
+    correlation = float(np.corrcoef(noise.T)[0, 1] * sign)
+    return _Pair((mixtures[0], mixtures[1]), correlation)
+
+
+def _combined(
+    pairs: list[_Pair], dimension: float, dimension_error: float, positive: int
+) -> SignalEstimate:
+    errors = {"effective_dimension": dimension_error}
+    correlation = float(np.mean([pair.correlation for pair in pairs]))
+    mixtures = [mixture for pair in pairs for mixture in pair.mixtures]
+    shifts = np.array([mixture.shift for mixture in mixtures])
+    shift = float(np.mean(np.abs(shifts)))
+    errors["shift"] = float(np.mean([mixture.shift_error for mixture in mixtures]))
+    chance = (1 - max(correlation, 0.0)) / np.sqrt(dimension)
+    if correlation < _SEEN * chance:
+        return SignalEstimate(None, None, dimension, None, shift, positive, errors)
+    squares = [pair.mixtures[0].shift * pair.mixtures[1].shift for pair in pairs]
+    strength = float(np.sqrt(np.mean(np.abs(squares)) / correlation))
+    relative = np.array(
+        [[mixture.shift_error / mixture.shift for mixture in pair.mixtures] for pair in pairs]
+    )
+    shift_part = float(np.mean(np.sqrt((relative**2).sum(axis=1))))
+    errors["strength"] = strength / 2 * float(np.hypot(shift_part, chance / correlation))
+    # Which tokens count as shifted is best seen where the shift is large: weighed by precision.
+    weights = np.array([1 / mixture.informative_error**2 for mixture in mixtures])
+    counts = np.array([mixture.informative for mixture in mixtures])
+    informative = float(weights @ counts / weights.sum())
+    errors["informative"] = float(np.sqrt(len(mixtures) / weights.sum()))
+    # Twice the samples double m/(1 - m) as long as the places are known as well as before.
+    alignment = float(np.sqrt(2 * correlation / (1 + correlation)))
+    errors["alignment"] = chance / (alignment * (1 + correlation) ** 2)
+    return SignalEstimate(strength, informative, dimension, alignment, shift, positive, errors)
+
+
+def _mixture(tokens: Tokens, rows: Array, direction: Array) -> _Mixture:
+    """Fit noise and shifted noise to the projections of some sequences, by maximum likelihood.
+
+    Every token of a positive sequence is shifted with probability R/L, on its own; that the tokens
+    of a sequence are not independent enters the standard errors (a sandwich over sequences).
+    """
+    chosen = np.isin(tokens.sequence, rows)
+    sequence = tokens.sequence[chosen]
+    positive = tokens.labels[sequence]
+    scores = tokens.values[chosen] @ direction
+    # In units that do not depend on which class is called noise: likelihoods are compared.
+    scores = (scores - scores.mean()) / scores.std()
+    sign = 1.0 if scores[positive].mean() >= scores[~positive].mean() else -1.0
+    return _fitted(_Scores(sign * scores, sequence, tokens), sign)
+
+
+class _Scores:
+    """Projections with the log-likelihood of each sequence at (location, log scale, s, logit R/L)."""
+
+    def __init__(self, scores: Array, sequence: Array, tokens: Tokens) -> None:
+        kept = slice(None, _MOST_TOKENS)
+        _, self._index = np.unique(sequence[kept], return_inverse=True)
+        self._scores = scores[kept]
+        positive = tokens.labels[sequence[kept]]
+        noise = self._scores[~positive]
+        self.location, self.log_scale = float(noise.mean()), float(np.log(noise.std()))
+        lengths = tokens.lengths[sequence[kept]]
+        self.mean_length = float(lengths.mean())
+        # A sequence of another length has as many shifted tokens, a different share of its own.
+        self._share = np.where(positive, self.mean_length / lengths, 0.0)
+        self.sequences = int(self._index.max()) + 1
+
+    def likelihoods(self, point: Array) -> Array:
+        """Return the log-likelihood of each sequence."""
+        location, log_scale, shift, share = point
+        standard = (self._scores - location) * np.exp(-log_scale)
+        probability = np.minimum(self._share * expit(share), 1 - 1e-6)
+        ratio = np.exp(np.minimum(shift * standard - shift**2 / 2, 500.0))
+        values = -(standard**2) / 2 - log_scale + np.log1p(probability * (ratio - 1))
+        return np.bincount(self._index, values, minlength=self.sequences)
+
+    def scores_at(self, point: Array) -> Array:
+        """Return the derivatives of the likelihoods (sequences, 4)."""
+        steps = 1e-4 * np.eye(4)
+        return np.column_stack(
+            [(self.likelihoods(point + e) - self.likelihoods(point - e)) / 2e-4 for e in steps]
+        )
+
+
+def _fitted(scores: _Scores, sign: float) -> _Mixture:
+    fits = [
+        minimize(
+            lambda point: -scores.likelihoods(point).sum(),
+            np.array([scores.location, scores.log_scale, shift, logit(share)]),
+            jac=lambda point: -scores.scores_at(point).sum(axis=0),
+            bounds=((-3, 3), (-3, 3), (0.01, 50), (-14, 14)),
+            method="L-BFGS-B",
+        )
+        for shift, share in _STARTS
+    ]
+    best = min(fits, key=lambda fit: fit.fun)
+    shift, share = best.x[2:]
+    covariance = _sandwich(scores, best.x)
+    informative = scores.mean_length * float(expit(share))
+    slope = informative * (1 - float(expit(share)))
+    errors = np.sqrt(np.maximum(np.diag(covariance)[2:], 1e-12))
+    return _Mixture(
+        sign * float(shift), informative, float(errors[0]), slope * float(errors[1]), -best.fun
+    )
+
+
+def _sandwich(scores: _Scores, point: Array) -> Array:
+    """Return the covariance H⁻¹ J H⁻¹ of the estimates, J from the sequences' own derivatives."""
+    derivatives = scores.scores_at(point)
+    steps = 1e-3 * np.eye(4)
+    hessian = np.array(
+        [
+            (scores.scores_at(point + e).sum(axis=0) - scores.scores_at(point - e).sum(axis=0))
+            / 2e-3
+            for e in steps
+        ]
+    )
+    inverse = np.linalg.pinv((hessian + hessian.T) / 2)
+    return np.asarray(inverse @ (derivatives.T @ derivatives) @ inverse)
+
+
+def _effective_dimension(tokens: Tokens) -> tuple[float, float]:
+    """Return tr(Σ)²/tr(Σ²) of the noise tokens, and its standard error by a jackknife.
+
+    The square of a sample covariance of N tokens is too large by tr(Σ)²/N, which is taken off.
+    """
+    noise = tokens.values[~tokens.labels[tokens.sequence]]
+    groups = np.arange(len(noise)) * _GROUPS // len(noise)
+    sums = [
+        (part.sum(axis=0), part.T @ part, len(part))
+        for part in (noise[groups == group] for group in range(_GROUPS))
+    ]
+
+    def ratio(parts: list[tuple[Array, Array, int]]) -> float:
+        count = sum(part[2] for part in parts)
+        mean = sum(part[0] for part in parts) / count
+        covariance = sum(part[1] for part in parts) / count - np.outer(mean, mean)
+        trace = np.trace(covariance)
+        square = (covariance**2).sum() - trace**2 / count
+        return float(trace**2 / max(square, trace**2 / (10 * len(covariance))))
+
+    left_out = [ratio(sums[:group] + sums[group + 1 :]) for group in range(_GROUPS)]
+    spread = np.sqrt((_GROUPS - 1) * np.var(left_out))
+    return ratio(sums), float(spread)
