@@ -35,11 +35,21 @@ NOT_INTEGER = [2.5, 3.0, math.nan, math.inf, "3", None, True]
 POSITIVE = [0, -1, -1e-9, *NOT_REAL]
 
 BAD_VALUES: list[tuple[type[Settings], str, list[Any], str]] = [
-    (Task, "length", [1, 0, -3, *NOT_INTEGER], "an integer >= 2"),
-    (Task, "informative", [0, -1, *NOT_INTEGER], "an integer >= 1"),
-    (Task, "informative", [10, 11, 10**30], "an integer below length = 10"),
-    (Task, "strength", [-1e-9, *NOT_REAL], "a finite number >= 0"),
-    (Task, "positive_rate", [0, 1, -0.1, 1.1, *NOT_REAL], "a finite number in (0, 1)"),
+    (Task, "length", [1, 0, -3, 2**63, *NOT_INTEGER], "an integer in [2, 1000000000]"),
+    (Task, "informative", [0, -1, *NOT_INTEGER], "an integer in [1, 1000000000]"),
+    (Task, "informative", [10, 11, 10**9], "an integer below length = 10"),
+    (
+        Task,
+        "strength",
+        [-1e-9, 1e-10, 1e200, *NOT_REAL],
+        "0, or a finite number in [1e-09, 1000000]",
+    ),
+    (
+        Task,
+        "positive_rate",
+        [0, 1, -0.1, 1.1, 1e-320, *NOT_REAL],
+        "a finite number in [1e-09, 0.999999999]",
+    ),
     (
         Training,
         "loss",
@@ -49,11 +59,22 @@ BAD_VALUES: list[tuple[type[Settings], str, list[Any], str]] = [
             "made known in this process"
         ),
     ),
-    (Training, "ridge", [-1e-9, *NOT_REAL], "a finite number >= 0"),
-    (Training, "bias_step", [-1e-9, *NOT_REAL], "a finite number >= 0"),
+    (
+        Training,
+        "ridge",
+        [-1e-9, 1e-300, 1e7, *NOT_REAL],
+        "0, or a finite number in [1e-12, 1000000]",
+    ),
+    (Training, "bias_step", [-1e-9, 1e7, *NOT_REAL], "0, or a finite number in [1e-09, 1000000]"),
     *(
-        (Training, name, POSITIVE, "a finite number > 0")
-        for name in ("alpha0", "alpha1", "readout_step", "query_step", "inverse_temperature")
+        (Training, name, [1e7, *POSITIVE], f"a finite number in [{low}, 1000000]")
+        for name, low in (
+            ("alpha0", "1e-06"),
+            ("alpha1", "1e-06"),
+            ("readout_step", "1e-09"),
+            ("query_step", "1e-09"),
+            ("inverse_temperature", "1e-09"),
+        )
     ),
     (Training, "reuse", [1, 0, "yes", None], "True or False"),
     (Query, "alignment", [-1.0000001, 1.0000001, *NOT_REAL], "a finite number in [-1, 1]"),
@@ -144,10 +165,11 @@ def test_defaults() -> None:
     }
 
 
-def reals(low: float, high: float | None = None, open_ends: bool = False) -> Any:
-    return st.floats(
-        low, high, exclude_min=open_ends, exclude_max=open_ends and high is not None
-    ).filter(math.isfinite)
+def reals(made: type[Settings], name: str) -> Any:
+    """Draw what a field accepts, both ends included, and 0 where that is allowed."""
+    limits = next(f.metadata for f in dataclasses.fields(made) if f.name == name)
+    inside = st.floats(limits["low"], limits["high"])
+    return inside | st.just(0.0) if limits["or_zero"] else inside
 
 
 TASKS = st.integers(2, 10**6).flatmap(
@@ -155,21 +177,22 @@ TASKS = st.integers(2, 10**6).flatmap(
         Task,
         st.just(length),
         st.integers(1, length - 1),
-        reals(0),
-        reals(0, 1, open_ends=True),
+        reals(Task, "strength"),
+        reals(Task, "positive_rate"),
     )
 )
 TRAININGS = st.builds(
     Training,
-    *(reals(0, open_ends=True) for _ in range(2)),
+    reals(Training, "alpha0"),
+    reals(Training, "alpha1"),
     loss=st.sampled_from(loss_names()),
-    ridge=reals(0),
-    readout_step=reals(0, open_ends=True),
-    bias_step=reals(0),
-    query_step=reals(0, open_ends=True),
-    inverse_temperature=reals(0, open_ends=True),
+    ridge=reals(Training, "ridge"),
+    readout_step=reals(Training, "readout_step"),
+    bias_step=reals(Training, "bias_step"),
+    query_step=reals(Training, "query_step"),
+    inverse_temperature=reals(Training, "inverse_temperature"),
 )
-QUERIES = st.builds(Query, reals(-1, 1), reals(0))
+QUERIES = st.builds(Query, reals(Query, "alignment"), reals(Query, "sharpness"))
 
 
 @given(st.one_of(TASKS, TRAININGS, QUERIES))
@@ -178,3 +201,10 @@ def test_dictionaries_round_trip(one: Settings) -> None:
     assert again == one
     assert hash(again) == hash(one)
     assert one.replace() == one
+
+
+def test_a_value_too_long_to_show_is_cut() -> None:
+    with pytest.raises(ParameterError, match=r"length = 1111111.* \.\.\. .*11 is not valid"):
+        Task(int("1" * 4000), 1, 1.0)
+    with pytest.raises(ParameterError, match="length = <a int that cannot be shown"):
+        Task(10**5000, 1, 1.0)

@@ -6,8 +6,10 @@ shows as the help of the option of the same name.
 """
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, Self, TypeVar, dataclass_transform
 
 from sparsetoken import validation
@@ -18,8 +20,22 @@ __all__ = ["Query", "Step", "Task", "Training", "vary"]
 _Class = TypeVar("_Class")
 
 
-def _described(description: str, *, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={"description": description})
+def _described(
+    description: str,
+    *,
+    default: Any = MISSING,
+    low: float = -math.inf,
+    high: float = math.inf,
+    or_zero: bool = False,
+    infinite: bool = False,
+) -> Any:
+    """Return a field with its description and the numbers that it accepts.
+
+    Within these limits every number is computed, in bounded time and memory; beyond them the answer
+    would drown in rounding, or in a limit that is known without computing.
+    """
+    limits = {"low": low, "high": high, "or_zero": or_zero, "infinite": infinite}
+    return field(default=default, metadata={"description": description, **limits})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(_described,))
@@ -69,9 +85,31 @@ class _Settings:
             if name not in known:
                 raise ParameterError(f"{cls.__name__} field", name, "one of " + ", ".join(known))
 
+    def _check_numbers(self) -> None:
+        """Keep each number as int or float if it is within the limits of its field."""
+        for item in self._fields():
+            if item.type in (int, float):
+                checked = _number(item, getattr(self, item.name))
+                object.__setattr__(self, item.name, checked)
+
     def _store(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+def _number(item: Field[Any], value: Any) -> int | float:
+    """Return a number that a field accepts."""
+    limits = item.metadata
+    if item.type is int:
+        return validation.integer(item.name, value, low=limits["low"], high=limits["high"])
+    if limits["or_zero"] and isinstance(value, Real) and value == 0 and value is not False:
+        return 0.0
+    bounds = {name: limits[name] for name in ("low", "high", "infinite")}
+    try:
+        return validation.real(item.name, value, **bounds)
+    except ParameterError as error:
+        zero = "0, or " if limits["or_zero"] else ""
+        raise ParameterError(item.name, value, zero + error.accepted) from None
 
 
 @_settings
@@ -83,25 +121,20 @@ class Task(_Settings):
     with R ones in random places.
     """
 
-    length: int = _described("tokens in a sequence (L)")
-    informative: int = _described("tokens that carry the signal in a positive sequence (R)")
-    strength: float = _described("signal strength (θ)")
-    positive_rate: float = _described("probability of a positive label (π)", default=0.5)
+    length: int = _described("tokens in a sequence (L)", low=2, high=10**9)
+    informative: int = _described(
+        "tokens that carry the signal in a positive sequence (R)", low=1, high=10**9
+    )
+    strength: float = _described("signal strength (θ)", low=1e-9, high=1e6, or_zero=True)
+    positive_rate: float = _described(
+        "probability of a positive label (π)", default=0.5, low=1e-9, high=1 - 1e-9
+    )
 
     def __post_init__(self) -> None:
-        length = validation.integer("length", self.length, low=2)
-        informative = validation.integer("informative", self.informative, low=1)
-        if informative >= length:
-            accepted = f"an integer below length = {length}"
-            raise ParameterError("informative", informative, accepted)
-        self._store(
-            length=length,
-            informative=informative,
-            strength=validation.real("strength", self.strength, low=0),
-            positive_rate=validation.real(
-                "positive_rate", self.positive_rate, low=0, high=1, inclusive=False
-            ),
-        )
+        self._check_numbers()
+        if self.informative >= self.length:
+            accepted = f"an integer below length = {self.length}"
+            raise ParameterError("informative", self.informative, accepted)
 
 
 @_settings
@@ -111,14 +144,28 @@ class Training(_Settings):
     The readout minimises (1/n1) Σ loss(margin) + (ridge/2)‖w‖², with a free bias.
     """
 
-    alpha0: float = _described("samples for the query, per dimension (α0 = n0/d)")
-    alpha1: float = _described("samples for the readout, per dimension (α1 = n1/d)")
+    alpha0: float = _described(
+        "samples for the query, per dimension (α0 = n0/d)", low=1e-6, high=1e6
+    )
+    alpha1: float = _described(
+        "samples for the readout, per dimension (α1 = n1/d)", low=1e-6, high=1e6
+    )
     loss: str = _described("loss of the margin", default="logistic")
-    ridge: float = _described("l2 penalty on the readout (λ)", default=1e-3)
-    readout_step: float = _described("learning rate of the readout's step (η_w)", default=0.5)
-    bias_step: float = _described("learning rate of the bias's step (η_b)", default=0.5)
-    query_step: float = _described("learning rate of the query's step (η_q)", default=1.0)
-    inverse_temperature: float = _described("inverse temperature of the softmax (β)", default=1.0)
+    ridge: float = _described(
+        "l2 penalty on the readout (λ)", default=1e-3, low=1e-12, high=1e6, or_zero=True
+    )
+    readout_step: float = _described(
+        "learning rate of the readout's step (η_w)", default=0.5, low=1e-9, high=1e6
+    )
+    bias_step: float = _described(
+        "learning rate of the bias's step (η_b)", default=0.5, low=1e-9, high=1e6, or_zero=True
+    )
+    query_step: float = _described(
+        "learning rate of the query's step (η_q)", default=1.0, low=1e-9, high=1e6
+    )
+    inverse_temperature: float = _described(
+        "inverse temperature of the softmax (β)", default=1.0, low=1e-9, high=1e6
+    )
     reuse: bool = _described(
         "train query and readout on the same samples; alpha0 = alpha1 then", default=False
     )
@@ -127,15 +174,10 @@ class Training(_Settings):
         # Imported here, so that the command line can show the fields without loading numpy.
         from sparsetoken.losses import get_loss
 
+        self._check_numbers()
         self._store(
-            loss=get_loss(self.loss).name,
-            ridge=validation.real("ridge", self.ridge, low=0),
-            bias_step=validation.real("bias_step", self.bias_step, low=0),
+            loss=get_loss(self.loss).name, reuse=validation.boolean("reuse", self.reuse)
         )
-        for name in ("alpha0", "alpha1", "readout_step", "query_step", "inverse_temperature"):
-            value = validation.real(name, getattr(self, name), low=0, inclusive=False)
-            self._store(**{name: value})
-        self._store(reuse=validation.boolean("reuse", self.reuse))
         if self.reuse and self.alpha0 != self.alpha1:
             accepted = f"{self.alpha0!r}, as alpha0: with reuse both are the same samples"
             raise ParameterError("alpha1", self.alpha1, accepted)
@@ -148,14 +190,13 @@ class Query(_Settings):
     An infinite sharpness is hard attention: all weight on the token with the largest score.
     """
 
-    alignment: float = _described("cosine of the query with the signal (γ)")
-    sharpness: float = _described("inverse temperature times the query's norm (κ = β‖q‖)")
+    alignment: float = _described("cosine of the query with the signal (γ)", low=-1, high=1)
+    sharpness: float = _described(
+        "inverse temperature times the query's norm (κ = β‖q‖)", low=0, infinite=True
+    )
 
     def __post_init__(self) -> None:
-        self._store(
-            alignment=validation.real("alignment", self.alignment, low=-1, high=1),
-            sharpness=validation.real("sharpness", self.sharpness, low=0, infinite=True),
-        )
+        self._check_numbers()
 
 
 @_settings
@@ -165,18 +206,22 @@ class Step(_Settings):
     A rate of 0 leaves its parameter alone.
     """
 
-    alpha: float = _described("samples in the batch, per dimension (α = n/d)")
-    readout_step: float = _described("learning rate of the readout (η_w)")
-    bias_step: float = _described("learning rate of the bias (η_b)")
-    query_step: float = _described("learning rate of the query (η_q)")
-    inverse_temperature: float = _described("inverse temperature of the softmax (β)", default=1.0)
+    alpha: float = _described("samples in the batch, per dimension (α = n/d)", low=1e-6, high=1e6)
+    readout_step: float = _described(
+        "learning rate of the readout (η_w)", low=1e-9, high=1e6, or_zero=True
+    )
+    bias_step: float = _described(
+        "learning rate of the bias (η_b)", low=1e-9, high=1e6, or_zero=True
+    )
+    query_step: float = _described(
+        "learning rate of the query (η_q)", low=1e-9, high=1e6, or_zero=True
+    )
+    inverse_temperature: float = _described(
+        "inverse temperature of the softmax (β)", default=1.0, low=1e-9, high=1e6
+    )
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "inverse_temperature"):
-            value = validation.real(name, getattr(self, name), low=0, inclusive=False)
-            self._store(**{name: value})
-        for name in ("readout_step", "bias_step", "query_step"):
-            self._store(**{name: validation.real(name, getattr(self, name), low=0)})
+        self._check_numbers()
 
 
 def vary(name: str, value: Any, *settings: _Settings | None) -> tuple[Any, ...]:

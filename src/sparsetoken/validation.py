@@ -106,7 +106,7 @@ def instance(parameter: str, value: object, kind: type, *, optional: bool = Fals
 def _interval(low: float, high: float, inclusive: bool) -> str:
     if math.isfinite(low) and math.isfinite(high):
         brackets = "[]" if inclusive else "()"
-        return f" in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
+        return f" in {brackets[0]}{low:.12g}, {high:.12g}{brackets[1]}"
     if math.isfinite(low):
         return f" {'>=' if inclusive else '>'} {low:g}"
     if math.isfinite(high):

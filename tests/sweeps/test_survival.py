@@ -190,8 +190,8 @@ def test_a_file_with_five_mistakes_shows_all_five(study: Path) -> None:
     assert code == 2
     assert output.splitlines() == [
         f"Error: {study} has 5 problems:",
-        "  task.positive_rate: 1.5 is not valid: expected a finite number in (0, 1)",
-        "  training.alpha0: -2 is not valid: expected a finite number > 0",
+        "  task.positive_rate: 1.5 is not valid: expected a finite number in [1e-09, 0.999999999]",
+        "  training.alpha0: -2 is not valid: expected a finite number in [1e-06, 1000000]",
         "  classifiers: 'average' is not valid: expected one of 'attention', 'pooled', 'vectorised'",
         "  trials: Input should be a valid integer",
         "  dimension: unknown key (did you mean 'dimensions'?)",

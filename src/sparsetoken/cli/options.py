@@ -45,6 +45,7 @@ _DEFAULTS: dict[str, Any] = {
 # Steps small enough that the classifier does not overshoot at once.
 _STEP_DEFAULTS = {"alpha": 2.0, "readout_step": 1.0, "bias_step": 0.5, "query_step": 2.0}
 _WHOLE = ("length", "informative")
+_MOST_POINTS = 10_000
 
 
 def _sentence(text: str) -> str:
@@ -163,8 +164,7 @@ def curve_values(over: str, options: Mapping[str, Any], task: Task) -> list[floa
     stop = validation.real("to", high if options["stop"] is None else options["stop"])
     points = 20 if options["points"] is None else options["points"]
     logarithmic = options["logarithmic"]
-    if points < 2:
-        raise ParameterError("points", points, "an integer >= 2")
+    points = validation.integer("points", points, low=2, high=_MOST_POINTS)
     if logarithmic and not (start > 0 and stop > 0):
         raise ParameterError("from, to", (start, stop), "numbers > 0 with --log")
     values = (np.geomspace if logarithmic else np.linspace)(start, stop, points)

@@ -38,7 +38,7 @@ __all__ = ["Study", "parse_study", "read_study"]
 
 # Valid on their own with any valid value of one field, so that each field can be checked alone.
 _NEUTRAL: dict[type, dict[str, Any]] = {
-    Task: {"length": 2**62, "informative": 1, "strength": 1.0},
+    Task: {"length": 10**9, "informative": 1, "strength": 1.0},
     Training: {"alpha0": 1.0, "alpha1": 1.0},
     Query: {"alignment": 0.0, "sharpness": 1.0},
 }

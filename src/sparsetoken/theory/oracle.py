@@ -47,7 +47,7 @@ _RARE = 0.01
 # An error that fewer points than these show may have other causes, which none shows.
 _FEW = 30
 _LEAST_ERROR = 1e-15
-_LARGEST_STRENGTH = 1e9
+_LARGEST_STRENGTH = 1e6
 
 
 @dataclass(frozen=True)
