@@ -175,9 +175,7 @@ class Training(_Settings):
         from sparsetoken.losses import get_loss
 
         self._check_numbers()
-        self._store(
-            loss=get_loss(self.loss).name, reuse=validation.boolean("reuse", self.reuse)
-        )
+        self._store(loss=get_loss(self.loss).name, reuse=validation.boolean("reuse", self.reuse))
         if self.reuse and self.alpha0 != self.alpha1:
             accepted = f"{self.alpha0!r}, as alpha0: with reuse both are the same samples"
             raise ParameterError("alpha1", self.alpha1, accepted)

@@ -247,33 +247,34 @@ class Study(_Strict):
     def _cell_problems(self) -> Iterator[str]:
         """Look at the values that must fit together: each was checked alone already."""
         bad = 0
-        for prefix in ("", "at_") if self.at is not None else ("",):
-            for number, (informative, length) in self._pairs(prefix):
-                if informative < length:
-                    continue
-                bad += 1
-                if bad <= _SHOWN_CELLS:
-                    error = ParameterError(
-                        f"{prefix}informative", informative, f"an integer below length = {length}"
-                    )
-                    yield f"cell {number} ({self._varied(self._grid[number])}): {error}"
+        for kind, prefix, names in self._fitting():
+            for number, values in self._grid.combinations([prefix + name for name in names]):
+                given = {name: values[prefix + name] for name in names}
+                try:
+                    kind(**{**_NEUTRAL[kind], **given})
+                except ParameterError as error:
+                    bad += 1
+                    if bad <= _SHOWN_CELLS:
+                        named = ParameterError(
+                            prefix + error.parameter, error.value, error.accepted
+                        )
+                        yield f"cell {number} ({self._varied(self._grid[number])}): {named}"
         if bad > _SHOWN_CELLS:
             yield f"... and {bad - _SHOWN_CELLS} more combinations"
 
-    def _pairs(self, prefix: str) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yield the first cell and the values of each pair of informative and length."""
-        names = f"{prefix}informative", f"{prefix}length"
-        values = [self.axes[f"{'at' if p else 'task'}.{n}"] for p, n in self._sources(prefix)]
-        if max(values[0]) < min(values[1]):
-            return  # whatever is combined with whatever
-        for number, pair in self._grid.combinations(names):
-            yield number, (pair[names[0]], pair[names[1]])
-
-    def _sources(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield (prefix, name) of where informative and length at test time come from."""
-        for name in ("informative", "length"):
-            given = prefix and getattr(self.at, name) is not None
-            yield (prefix if given else ""), name
+    def _fitting(self) -> Iterator[tuple[type, str, tuple[str, ...]]]:
+        """Yield the fields of an object that must fit together, where they might not."""
+        axes = self.axes
+        lengths, informative = axes["task.length"], axes["task.informative"]
+        if max(informative) >= min(lengths):
+            yield Task, "", ("length", "informative")
+        if self.at is not None:
+            lengths = axes.get("at.length", lengths)
+            informative = axes.get("at.informative", informative)
+            if max(informative) >= min(lengths):
+                yield Task, "at_", ("length", "informative")
+        if any(axes["training.reuse"]):
+            yield Training, "", ("alpha0", "alpha1", "reuse")
 
     def _varied(self, cell: Mapping[str, Any]) -> str:
         """Return what sets a cell apart from others."""
