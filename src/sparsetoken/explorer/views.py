@@ -77,7 +77,7 @@ def _query(state: State, classifier: str = "attention") -> Query | None:
 
 def _line(name: str, curve: Curve[Any], quantity: str) -> Piece:
     rows = curve.to_rows()
-    entries = [measured(row).get(quantity, (None, None)) for row in rows]
+    entries = [_entry(record, quantity) for record in curve]
     return {
         "kind": "line",
         "name": name,
@@ -86,6 +86,14 @@ def _line(name: str, curve: Curve[Any], quantity: str) -> Piece:
         "bar": [_finite(bar) for _, bar in entries],
         "notes": [_note(row) for row in rows],
     }
+
+
+def _entry(record: Record, quantity: str) -> tuple[Any, float | None]:
+    """Return a quantity of a result with its error bar; some are computed only when asked for."""
+    known = measured(record.to_dict())
+    if quantity not in known and hasattr(record, "metrics"):
+        known = measured(record.metrics(quantity))
+    return known.get(quantity, (None, None))
 
 
 def _note(row: dict[str, Any]) -> str:
@@ -101,7 +109,7 @@ def _numbers(rows: Sequence[tuple[str, str, Record]]) -> Piece:
     shown = []
     for name, quantity, record in rows:
         row = record.to_dict()
-        value, bar = measured(row).get(quantity, (None, None))
+        value, bar = _entry(record, quantity)
         shown.append(
             {"name": name, "quantity": quantity, "value": _finite(value), "bar": _finite(bar)}
             | {"note": _note(row)}
@@ -296,7 +304,15 @@ def _shift(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Itera
 
 def _repairs(classifier: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the ways in which a trained classifier can be used on other lengths."""
-    return [(classifier, {})]
+    ways: list[tuple[str, dict[str, Any]]] = [
+        (classifier, {}),
+        (f"{classifier}, bias moved", {"recalibrate": True}),
+    ]
+    if classifier == "attention":
+        best = {"at_sharpness": "best", "recalibrate": True}
+        hard = {"at_sharpness": math.inf, "recalibrate": True}
+        ways += [("attention, best sharpness and bias", best), ("hard maximum, bias moved", hard)]
+    return ways
 
 
 def _inside(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:

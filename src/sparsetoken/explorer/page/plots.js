@@ -6,6 +6,10 @@ const LOOKS = {
   vectorised: ["vectorised linear", "#009E73", "triangle-up", "solid"],
   floor: ["Bayes floor", "#777777", "star", "dash"],
   bayes: ["Bayes, signal known", "#777777", "star", "dash"],
+  "attention, bias moved": ["attention, bias moved", "#E69F00", "circle", "dash"],
+  "attention, best sharpness and bias": ["attention, best sharpness and bias", "#CC79A7", "circle", "solid"],
+  "hard maximum, bias moved": ["hard maximum, bias moved", "#777777", "diamond", "dot"],
+  "pooled, bias moved": ["pooled, bias moved", "#56B4E9", "square", "dash"],
 };
 
 const OTHERS = ["#CC79A7", "#56B4E9", "#E69F00", "#8C6BB1"];
