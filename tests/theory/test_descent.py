@@ -88,6 +88,24 @@ def test_a_readout_fitted_on_fresh_data() -> None:
     assert state.fitted(task, training) == predict(task, training, query=state.query)
 
 
+def test_ranking_against_drawn_scores() -> None:
+    task = Task(8, 2, 3.0, 0.1)
+    state = descend(task, [Step(2.0, 0.6, 0.6, 4.0)] * 4)[-1]
+    law, rng = state.ranking.law, np.random.default_rng(2)
+    drawn = {}
+    for label in (1.0, -1.0):
+        chosen = np.flatnonzero(law.label == label)
+        points = rng.choice(chosen, 100_000)
+        drawn[label] = law.mean[points] + law.spread[points] * rng.standard_normal(100_000)
+    above = float(np.mean(drawn[1.0] > drawn[-1.0]))
+    # Four standard errors of 100,000 pairs.
+    assert abs(state.auc - above) < 4 * 0.0016 + state.ranking.uncertainty["auc"]
+    missed, alarms = np.mean(drawn[1.0] <= 0), np.mean(drawn[-1.0] > 0)
+    assert state.balanced_error == pytest.approx((missed + alarms) / 2, abs=0.005)
+    assert 0.1 < state.average_precision < 1
+    assert state.ranking.at_recall(0.8).recall == pytest.approx(0.8, abs=1e-4)
+
+
 def test_large_steps_are_said_to_amplify() -> None:
     task, step = Task(8, 2, 4.0, 0.4), Step(2.0, 12.0, 6.0, 5.0)
     found = descend(task, [step] * 4, tolerance=0.01)

@@ -6,7 +6,7 @@ section 11).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import ndtr
@@ -15,6 +15,7 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Step, Task, Training
 from sparsetoken.theory.gradient_law import (
@@ -24,7 +25,9 @@ from sparsetoken.theory.gradient_law import (
     mean_gradient,
     sequence_scores,
 )
+from sparsetoken.theory.laws import ScoreLaw
 from sparsetoken.theory.prediction import Prediction, predict
+from sparsetoken.theory.ranking import Ranking
 from sparsetoken.theory.replicates import REPLICATES, replicate_error
 from sparsetoken.validation import ParameterError
 
@@ -68,6 +71,8 @@ class DescentState(Record):
     amplification : float
         The most by which a small relative deviation after an earlier step has grown.
     solution : Solution
+    ranking : Ranking
+        How well the scores rank fresh sequences: AUC, average precision, curves.
     """
 
     test_error: float
@@ -80,6 +85,22 @@ class DescentState(Record):
     uncertainty: dict[str, float]
     amplification: float
     solution: Solution
+    ranking: Ranking = field(repr=False, compare=False, metadata={"hidden": True})
+
+    @property
+    def auc(self) -> float:
+        """P(score of a positive > score of a negative)."""
+        return self.ranking.auc
+
+    @property
+    def average_precision(self) -> float:
+        """Precision averaged over recall."""
+        return self.ranking.average_precision
+
+    @property
+    def balanced_error(self) -> float:
+        """The mean of the error on positives and the error on negatives."""
+        return self.ranking.balanced_error
 
     @property
     def query(self) -> Query:
@@ -91,6 +112,7 @@ class DescentState(Record):
         return predict(task, training, query=self.query)
 
 
+@one_thread
 def descend(
     task: Task, steps: Sequence[Step], *, loss: str = "logistic", tolerance: float = 1e-3
 ) -> Curve[DescentState]:
@@ -259,10 +281,8 @@ def _path(
     return states[1:]
 
 
-def _values(task: Task, step: Step, state: _State, draws: _Draws) -> tuple[Array, float]:
+def _values(step: Step, state: _State, law: ScoreLaw) -> tuple[Array, float]:
     """Return the reported quantities, and the largest share that one point has in the error."""
-    frame = state.in_frame(step.inverse_temperature)
-    law = sequence_scores(task, frame, draws.at(frame.sharpness))
     spread = np.maximum(law.spread, 1e-290)
     shares = law.weight * ndtr(-law.label * law.mean / spread)
     query, readout = np.sqrt(state.query_square), np.sqrt(state.readout_square)
@@ -278,28 +298,41 @@ def _values(task: Task, step: Step, state: _State, draws: _Draws) -> tuple[Array
     return np.array(values, dtype=float), float(shares.max())
 
 
+def _scores(task: Task, step: Step, state: _State, draws: _Draws) -> ScoreLaw:
+    frame = state.in_frame(step.inverse_temperature)
+    return sequence_scores(task, frame, draws.at(frame.sharpness))
+
+
+def _together(laws: Sequence[ScoreLaw]) -> ScoreLaw:
+    """Return laws of one replicate each as the replicates of one law."""
+    columns = ((law.mean, law.spread, law.label, law.weight / len(laws)) for law in laws)
+    mean, spread, label, weight = map(np.concatenate, zip(*columns, strict=True))
+    return ScoreLaw(mean, spread, label, weight, replicates=len(laws))
+
+
 def _solve(
     task: Task, steps: Sequence[Step], loss: Loss, size: int, tolerance: float
 ) -> list[DescentState]:
     draws = _Draws.make(task, size)
-    states = _path(task, loss, steps, draws)
     parts = [draws.only(index) for index in range(REPLICATES)]
+    states = _path(task, loss, steps, draws)
     paths = [_path(task, loss, steps, part) for part in parts]
     coarse = _path(task, loss, steps, parts[0], order=_ORDERS[1])
     growth = _amplifications(task, loss, steps, states)
     results = []
-    for number, (step, state) in enumerate(zip(steps, states, strict=True)):
-        values, largest = _values(task, step, state, draws)
+    for number, step in enumerate(steps):
+        law = _scores(task, step, states[number], draws)
+        laws = [
+            _scores(task, step, path[number], part) for path, part in zip(paths, parts, strict=True)
+        ]
+        values, largest = _values(step, states[number], law)
         spread = np.stack(
-            [
-                _values(task, step, path[number], part)[0]
-                for path, part in zip(paths, parts, strict=True)
-            ]
+            [_values(step, path[number], own)[0] for path, own in zip(paths, laws, strict=True)]
         )
-        quadrature = np.abs(_values(task, step, coarse[number], parts[0])[0] - spread[0])
+        fewer = _values(step, coarse[number], _scores(task, step, coarse[number], parts[0]))[0]
         bars = {
             name: replicate_error(spread[:, index], largest if name == "test_error" else 0.0)
-            + float(quadrature[index])
+            + float(abs(fewer[index] - spread[0, index]))
             for index, name in enumerate(_QUANTITIES)
         }
         results.append(
@@ -308,6 +341,7 @@ def _solve(
                 uncertainty=bars,
                 amplification=growth[number],
                 solution=_solution(growth[number], bars["test_error"], tolerance, number + 1),
+                ranking=Ranking(law, _together(laws)),
             )
         )
     return results

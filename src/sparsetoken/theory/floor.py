@@ -17,6 +17,7 @@ from scipy.special import expit
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Task
 from sparsetoken.theory.oracle import oracle
@@ -106,6 +107,7 @@ class HardPhase(Record):
     solution: Solution
 
 
+@one_thread
 def floor(task: Task, alpha: float, *, tolerance: float = 1e-3) -> Floor:
     """Return the Bayes floor with α = n/d labelled sequences and an unknown signal.
 
@@ -170,6 +172,7 @@ def floor_curve(
     return Curve(over, tuple(chosen), tuple(records), settings)
 
 
+@one_thread
 def hard_phase(task: Task, *, tolerance: float = 1e-2) -> HardPhase | None:
     """Return where the hard phase begins and ends in α, or None if there is none.
 

@@ -362,7 +362,9 @@ class _Measured:
             [positive.ravel() / positive.size, negative.ravel() / negative.size]
         )
         error, largest = float(shares.sum()), float(shares.max())
-        seen = error**2 / float(shares @ shares) if error > 0 else 0.0
+        # In units of the largest share: squares of very small errors would vanish.
+        relative = shares / largest if largest > 0 else shares
+        seen = (error / largest) ** 2 / float(relative @ relative) if largest > 0 else 0.0
         # Replicates that agree may all still be a point or two off.
         bar = max(replicate_error(replicates, largest), 2 * len(replicates) * largest) + gain
         status, detail = Status.CONVERGED, ""
