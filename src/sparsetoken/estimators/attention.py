@@ -38,6 +38,7 @@ from sparsetoken.estimators.scaling import (
 )
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.features import NONLINEARITIES
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.validation import ParameterError, choice, integer, real
 
 __all__ = [
@@ -340,6 +341,7 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             found.append(chosen if masks is None else np.flatnonzero(masks[row])[chosen])
         return found
 
+    @one_thread
     def transform(self, X: Any, mask: Any = None) -> Array:
         """Return the attended features Xᵀ p, standardised tokens: (n, problems × heads × d)."""
         sequences = self._fitted_sequences(X, mask)
@@ -454,6 +456,7 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         moved.model_ = replace(model, problems=problems, sharpness=factors * model.sharpness)
         return moved
 
+    @one_thread
     def _per_token(
         self, sequences: Sequences, target: Any, compute: Callable[[Block, int], Array]
     ) -> list[Array]:

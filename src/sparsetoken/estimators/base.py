@@ -21,8 +21,10 @@ from sklearn.utils.validation import (
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.labelled import LabelledSequences
+from sparsetoken.estimators.partitions import is_partitioned, read_partitions
 from sparsetoken.estimators.sequences import Block, Sequences, as_sequences, looks_transposed
 from sparsetoken.losses import get_loss, loss_names
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.validation import ParameterError, choice, integer, real
 
 __all__ = [
@@ -91,7 +93,13 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Fit one binary problem for each row of the labels."""
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        groups: Any = None,
+        client: Any = None,
     ) -> Self:
         """Fit the classifier.
 
@@ -108,11 +116,17 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups : array of shape (n,), optional
             Samples of one group (a patient, a recording) are held out together when parameters
             that are "auto" are chosen.
+        client : distributed.Client, optional
+            The Dask cluster on which to read an X in parts: a Dask array with chunks along samples,
+            a list of delayed blocks, or a list of .npy or .h5 files. Without it files are read
+            here, one after another.
         """
-        with unchanged_on_error(self):
+        with one_thread, unchanged_on_error(self):  # threads would decide the last bits
             for name, check in self._checks.items():
                 check(name, getattr(self, name))
-            sequences = sequences_of(self, X, mask, reset=True)
+            sequences = sequences_of(self, X, mask, reset=True, client=client)
+            if hasattr(y, "compute"):
+                y = y.compute()
             classes, codes = _encoded(y, len(sequences))
             weights = _weights(sample_weight, len(sequences))
             weights = weights * self._class_factors(classes, codes, weights)
@@ -172,6 +186,7 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return sequences_of(self, X, mask, reset=False)
 
+    @one_thread
     def _decisions(self, sequences: Sequences) -> Array:
         parts = []
         for block in sequences.blocks():
@@ -220,11 +235,17 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
-def sequences_of(estimator: Any, X: Any, mask: Any, *, reset: bool) -> Sequences:
+def sequences_of(
+    estimator: Any, X: Any, mask: Any, *, reset: bool, client: Any = None
+) -> Sequences:
     """Return the input as Sequences, and set or compare the number of features."""
     length = getattr(estimator, "length", None)
     factor = length or 1
     X = _column_as_list(X)
+    if is_partitioned(X):
+        if mask is not None:
+            raise ParameterError("mask", type(mask).__name__, "None for an X in parts")
+        return _same_dimension(estimator, read_partitions(X, client), factor, reset=reset)
     if not _is_three_dimensional(X):
         if mask is not None or np.ma.is_masked(X):
             raise ParameterError("mask", type(mask).__name__, "none unless X is a 3-D array")
@@ -238,6 +259,11 @@ def sequences_of(estimator: Any, X: Any, mask: Any, *, reset: bool) -> Sequences
             UserWarning,
             stacklevel=3,
         )
+    return _same_dimension(estimator, sequences, factor, reset=reset)
+
+
+def _same_dimension(estimator: Any, sequences: Sequences, factor: int, *, reset: bool) -> Sequences:
+    """Set the number of features, or compare it with that of fit."""
     if reset:
         vars(estimator).pop("feature_names_in_", None)
         estimator.n_features_in_ = factor * sequences.dimension

@@ -107,46 +107,34 @@ class JointObjective:
         units, ridges = self.units[rows], self.ridges[rows]
         count, heads, d = units.shape
         weights, queries, biases = self._parameters(points, units)
-        values = np.zeros(count)
-        gradients = np.zeros_like(points)
-        by_weights = np.zeros((count, heads, d))
-        by_query = gradients[:, heads * d : -1]  # κ if tied, else q
+        factors = points[:, heads * d : -1].reshape(-1, 1)  # κ, used if tied
         vectors = weights if self.tied else np.concatenate([queries, weights], axis=1)
-        dtype = self.sequences.dtype
-        factors = points[:, heads * d : -1].reshape(-1, 1).astype(dtype)  # κ, used if tied
-        scores_of = self.scaler.scorer(vectors.reshape(-1, d), dtype)
-        for block in self.sequences.blocks():
-            products = scores_of(block.tokens).reshape(count, -1, len(block.tokens))
-            flat = products[:, -heads:].reshape(count * heads, -1)  # ⟨x, w⟩
-            scores = factors * flat if self.tied else products[:, :heads].reshape(count * heads, -1)
-            attention = self.pooling.weights(scores, block)
-            pooled = segment_sums(attention * flat, block)
-            decisions = pooled.reshape(count, heads, -1).sum(axis=1) + biases[:, None]
-            losses, slopes = self._losses(decisions, block, rows)
-            values += losses
-            gradients[:, -1] += slopes.sum(axis=1)
-            spread = np.repeat(slopes.astype(dtype), block.lengths, axis=1)
-            spread = np.repeat(spread, heads, axis=0) if heads > 1 else spread
-            to_scores = spread * self.pooling.pull_back(scores, attention, flat, pooled, block)
-            to_values = spread * attention
-            if self.tied:
-                by_query += np.einsum("an,an->a", to_scores, flat).reshape(count, heads)
-                to_values += factors * to_scores
-                sums = self.scaler.weighted_sums(to_values, block.tokens)
-                by_weights += sums.reshape(count, heads, d)
-            else:
-                both = np.concatenate([to_values, to_scores])
-                sums = self.scaler.weighted_sums(both, block.tokens).reshape(2, count, heads, d)
-                by_weights += sums[0]
-                by_query += sums[1].reshape(count, -1)
-        readouts = points[:, : heads * d]
-        values += 0.5 * ridges * np.einsum("pm,pm->p", readouts, readouts)
+        everything = len(rows) == len(self.labels)
+        per_sample = (
+            self.labels if everything else self.labels[rows],
+            self.weights if everything else self.weights[rows],
+            None if self.offsets is None else self.offsets[rows],
+        )
+        values, by_bias, by_weights, by_query = self.sequences.sums(
+            _block_terms,
+            per_sample,
+            vectors,
+            factors if self.tied else None,
+            biases,
+            self.scaler,
+            self.pooling,
+            self.loss,
+        )
+        readouts, query = points[:, : heads * d], points[:, heads * d : -1]
+        gradients = np.empty_like(points)
         gradients[:, : heads * d] = (by_weights / units).reshape(count, -1)
         gradients[:, : heads * d] += ridges[:, None] * readouts
+        gradients[:, heads * d : -1] = by_query
+        gradients[:, -1] = by_bias
+        values = values + 0.5 * ridges * np.einsum("pm,pm->p", readouts, readouts)
         if not self.tied:
-            query = points[:, heads * d : -1]
             values += 0.5 * ridges * np.einsum("pm,pm->p", query, query)
-            by_query += ridges[:, None] * query
+            gradients[:, heads * d : -1] += ridges[:, None] * query
         return values, gradients
 
     def decisions(self, points: Array) -> Array:
@@ -163,15 +151,56 @@ class JointObjective:
         biases = np.array([[one.bias] for one in heads])
         return np.asarray(np.concatenate(parts, axis=1) + biases)
 
-    def _losses(self, decisions: Array, block: Block, rows: Array) -> tuple[Array, Array]:
-        """Return the block's weighted losses (A,) and their slopes in each decision (A, k)."""
-        labels = self.labels[rows, block.samples]
-        weights = self.weights[rows, block.samples]
-        if self.offsets is not None:
-            decisions = decisions + self.offsets[rows, block.samples]
-        margins = labels * decisions
-        losses = np.einsum("pk,pk->p", weights, self.loss.value(margins))
-        return losses, weights * labels * self.loss.slope(margins)
+
+def _block_terms(
+    block: Block,
+    labels: Array,
+    sample_weights: Array,
+    offsets: Array | None,
+    vectors: Array,
+    factors: Array | None,
+    biases: Array,
+    scaler: Scaler,
+    pooling: Pooling,
+    loss: Loss,
+) -> tuple[Array, Array, Array, Array]:
+    """Return a block's loss of each problem, and its derivatives by bias, readouts and queries.
+
+    Parameters
+    ----------
+    vectors : array of shape (A, H, d), the readouts, if tied; else (A, 2 H, d), queries first
+    factors : array of shape (A H, 1), κ, if tied; else None
+    """
+    tied = factors is not None
+    count, rows, d = vectors.shape
+    heads = rows if tied else rows // 2
+    tokens = block.tokens
+    products = scaler.scores(vectors.reshape(-1, d), tokens).reshape(count, rows, len(tokens))
+    values = products[:, -heads:].reshape(count * heads, -1)  # ⟨x, w⟩
+    if factors is not None:
+        sharpening = factors.astype(tokens.dtype)
+        scores = sharpening * values
+    else:
+        scores = products[:, :heads].reshape(count * heads, -1)
+    attention = pooling.weights(scores, block)
+    pooled = segment_sums(attention * values, block)
+    decisions = pooled.reshape(count, heads, -1).sum(axis=1) + biases[:, None]
+    margins = labels * (decisions if offsets is None else decisions + offsets)
+    losses = np.einsum("pk,pk->p", sample_weights, loss.value(margins))
+    slopes = sample_weights * labels * loss.slope(margins)
+    spread = np.repeat(slopes.astype(tokens.dtype), block.lengths, axis=1)
+    spread = np.repeat(spread, heads, axis=0) if heads > 1 else spread
+    to_scores = spread * pooling.pull_back(scores, attention, values, pooled, block)
+    to_values = spread * attention
+    if tied:
+        by_query = np.einsum("an,an->a", to_scores, values).astype(float).reshape(count, heads)
+        to_values += sharpening * to_scores
+        by_weights = scaler.weighted_sums(to_values, tokens).reshape(count, heads, d)
+    else:
+        both = scaler.weighted_sums(np.concatenate([to_values, to_scores]), tokens)
+        by_weights = both[: count * heads].reshape(count, heads, d)
+        by_query = both[count * heads :].reshape(count, heads * d)
+    return losses, slopes.sum(axis=1), by_weights, by_query
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.pooling import segment_sums
 from sparsetoken.estimators.scaling import Scaler
-from sparsetoken.estimators.sequences import Sequences
+from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.losses import Loss
 
 __all__ = ["first_coefficients", "pooled_sums", "query_pass", "spreads", "two_step_directions"]
@@ -61,12 +61,14 @@ def first_coefficients(
 
 def pooled_sums(sequences: Sequences, scaler: Scaler, coefficients: Array) -> Array:
     """Return Σ_i c_i f̄_i in standardised coordinates, (P, d), for c of shape (P, n)."""
-    totals = np.zeros((len(coefficients), sequences.dimension))
     shares = (coefficients / sequences.lengths).astype(sequences.dtype)
-    for block in sequences.blocks():
-        weights = np.repeat(shares[:, block.samples], block.lengths, axis=1)
-        totals += scaler.weighted_sums(weights, block.tokens)
-    return totals
+    (totals,) = sequences.sums(_pooled_sums, (shares,), scaler)
+    return np.asarray(totals)
+
+
+def _pooled_sums(block: Block, shares: Array, scaler: Scaler) -> tuple[Array]:
+    weights = np.repeat(shares, block.lengths, axis=1)
+    return (scaler.weighted_sums(weights, block.tokens),)
 
 
 def query_pass(
@@ -90,19 +92,29 @@ def query_pass(
     offsets : array of shape (P, n), optional
         o, the decisions of the heads found before.
     """
-    totals = np.zeros(firsts.shape)
     factors = weights * labels / sequences.lengths
-    scores_of = scaler.scorer(firsts, sequences.dtype)
-    for block in sequences.blocks():
-        scores = scores_of(block.tokens)
-        decisions = pooled = segment_sums(scores, block) / block.lengths
-        if offsets is not None:
-            decisions = pooled + offsets[:, block.samples]
-        slopes = factors[:, block.samples] * loss.slope(labels[:, block.samples] * decisions)
-        scores -= np.repeat(pooled.astype(scores.dtype), block.lengths, axis=1)
-        scores *= np.repeat(slopes.astype(scores.dtype), block.lengths, axis=1)
-        totals -= scores @ block.tokens  # the weights sum to zero over a sequence: no μ
+    (totals,) = sequences.sums(_query_sums, (labels, factors, offsets), scaler, firsts, loss)
     return scaler.standardised(totals)
+
+
+def _query_sums(
+    block: Block,
+    labels: Array,
+    factors: Array,
+    offsets: Array | None,
+    scaler: Scaler,
+    firsts: Array,
+    loss: Loss,
+) -> tuple[Array]:
+    scores = scaler.scores(firsts, block.tokens)
+    decisions = pooled = segment_sums(scores, block) / block.lengths
+    if offsets is not None:
+        decisions = pooled + offsets
+    slopes = factors * loss.slope(labels * decisions)
+    scores -= np.repeat(pooled.astype(scores.dtype), block.lengths, axis=1)
+    scores *= np.repeat(slopes.astype(scores.dtype), block.lengths, axis=1)
+    # The weights sum to zero over a sequence: no μ.
+    return (-np.asarray(scores @ block.tokens, dtype=float),)
 
 
 def spreads(sequences: Sequences, scaler: Scaler, queries: Array, weights: Array) -> Array:
@@ -110,13 +122,13 @@ def spreads(sequences: Sequences, scaler: Scaler, queries: Array, weights: Array
 
     Every token counts with the weight of its sample, of shape (P, n) or (n,).
     """
-    totals = np.zeros(len(queries))
     weights = np.broadcast_to(weights, (len(queries), len(sequences)))
-    scores_of = scaler.scorer(queries, sequences.dtype)
-    for block in sequences.blocks():
-        scores = scores_of(block.tokens)
-        means = (segment_sums(scores, block) / block.lengths).astype(scores.dtype)
-        centred = scores - np.repeat(means, block.lengths, axis=1)
-        squares = segment_sums(centred**2, block)
-        totals += np.einsum("pk,pk->p", squares, weights[:, block.samples])
+    (totals,) = sequences.sums(_squared_spreads, (weights,), scaler, queries)
     return np.asarray(np.sqrt(totals / (weights @ sequences.lengths)))
+
+
+def _squared_spreads(block: Block, weights: Array, scaler: Scaler, queries: Array) -> tuple[Array]:
+    scores = scaler.scores(queries, block.tokens)
+    means = (segment_sums(scores, block) / block.lengths).astype(scores.dtype)
+    centred = scores - np.repeat(means, block.lengths, axis=1)
+    return (np.einsum("pk,pk->p", segment_sums(centred**2, block), weights),)

@@ -6,7 +6,6 @@ folded into the vectors instead: ⟨M (x - μ)/σ, w⟩ = ⟨x, (Mᵀ w)/σ⟩ -
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from scipy import linalg
 from sklearn.covariance import ledoit_wolf_shrinkage
 
 from sparsetoken.arrays import Array
-from sparsetoken.estimators.sequences import Sequences
+from sparsetoken.estimators.sequences import Block, Sequences
 
 __all__ = ["Scaler", "are_correlated", "first_pass", "token_sample", "whitened"]
 
@@ -156,31 +155,37 @@ def _weighted_moments(sequences: Sequences, rows: Array) -> tuple[Array, Array, 
     one weight a sample, then of z² with those of the first row.
     """
     rows = rows.astype(sequences.dtype)
-    blocks = sequences.blocks()
-    beginning = next(blocks)
-    height = max(1, SCRATCH_BYTES // (sequences.dimension * sequences.dtype.itemsize))
-    origin, unit = _origin_and_unit(beginning.tokens)
-    shifted, scaled = bool(np.any(origin != 0)), bool(np.any(unit != 1))
-    origins = np.tile(origin, (height if shifted else 0, 1))  # faster to subtract than one row
-    buffer = np.empty((height, sequences.dimension), dtype=sequences.dtype)
-    part = np.empty((len(rows) + 1, sequences.dimension), dtype=sequences.dtype)
-    sums = np.zeros(part.shape)
-    for block in chain([beginning], blocks):
-        weights = np.repeat(rows[:, block.samples], block.lengths, axis=1)
-        for start in range(0, len(block.tokens), height):
-            piece = slice(start, start + height)
-            values = block.tokens[piece]
-            scratch = buffer[: len(values)]
-            if shifted:
-                values = np.subtract(values, origins[: len(values)], out=scratch)
-            if scaled:
-                values = np.divide(values, unit, out=scratch)
-            np.matmul(weights[:, piece], values, out=part[:-1])
-            np.matmul(weights[0, piece], np.square(values, out=scratch), out=part[-1])
-            sums += part
-        if not np.isfinite(sums).all():
+    origin, unit = _origin_and_unit(next(iter(sequences.blocks())).tokens)
+    (sums,) = sequences.sums(_block_moments, (rows,), origin, unit)
+    if not np.isfinite(sums).all():
+        for block in sequences.blocks():
             sequences.require_finite(block)
     return origin, unit, sums
+
+
+@np.errstate(invalid="ignore")
+def _block_moments(block: Block, rows: Array, origin: Array, unit: Array) -> tuple[Array]:
+    """Return a block's part of the sums, (K + 1, d), taken in pieces that stay in the cache."""
+    d, dtype = block.tokens.shape[1], block.tokens.dtype
+    height = max(1, SCRATCH_BYTES // (d * dtype.itemsize))
+    shifted, scaled = bool(np.any(origin != 0)), bool(np.any(unit != 1))
+    origins = np.tile(origin, (height if shifted else 0, 1))  # faster to subtract than one row
+    buffer = np.empty((min(height, len(block.tokens)), d), dtype=dtype)
+    part = np.empty((len(rows) + 1, d), dtype=dtype)
+    sums = np.zeros(part.shape)
+    weights = np.repeat(rows, block.lengths, axis=1)
+    for start in range(0, len(block.tokens), height):
+        piece = slice(start, start + height)
+        values = block.tokens[piece]
+        scratch = buffer[: len(values)]
+        if shifted:
+            values = np.subtract(values, origins[: len(values)], out=scratch)
+        if scaled:
+            values = np.divide(values, unit, out=scratch)
+        np.matmul(weights[:, piece], values, out=part[:-1])
+        np.matmul(weights[0, piece], np.square(values, out=scratch), out=part[-1])
+        sums += part
+    return (sums,)
 
 
 def _origin_and_unit(tokens: Array) -> tuple[Array, Array]:

@@ -5,7 +5,8 @@ sequence starts, so that no other module knows about forms, padding or memory ma
 """
 
 import mmap
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +138,24 @@ class Sequences:
             self._release_pages()
         if hold:
             self._held = held
+
+    def sums(
+        self, kernel: Callable[..., tuple[Any, ...]], per_sample: tuple[Any, ...] = (), *shared: Any
+    ) -> tuple[Any, ...]:
+        """Return the sums over all blocks of the arrays that a kernel gives.
+
+        Parameters
+        ----------
+        kernel : called with a block, its samples' columns of `per_sample`, and `shared`
+        per_sample : arrays of shape (..., n), or None
+        """
+        totals: tuple[Any, ...] | None = None
+        for block in self.blocks():
+            sliced = (None if a is None else a[..., block.samples] for a in per_sample)
+            found = kernel(block, *sliced, *shared)
+            totals = found if totals is None else tuple(map(operator.add, totals, found))
+        assert totals is not None
+        return totals
 
     def _parts(self) -> Iterator[slice]:
         sizes = np.cumsum(self.lengths) * (self.dimension * self.dtype.itemsize)
