@@ -1,9 +1,9 @@
 """What a fitted readout does to fresh data, known from a few numbers of it.
 
 Given the hidden variables of a sequence (its label, its informative places, the noise that the
-query sees) the score of a fitted readout is normal with a known mean and spread. The test error is
-then an average of normal probabilities over the hidden variables: no test set is needed
-(docs/theory.md, section 7).
+query sees) the score of a fitted readout is normal with a known mean and spread. The test error and
+all that ranks sequences are then averages of normal probabilities over the hidden variables: no
+test set is needed (docs/theory.md, section 7).
 """
 
 import math
@@ -13,10 +13,11 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
+from sparsetoken.simulation.measures import Class, ScorePoints
 from sparsetoken.simulation.reduced import BLOCK_ENTRIES, attention_triples, token_noise
 from sparsetoken.simulation.sampling import sample_labels, sample_positions
 from sparsetoken.task import Task
@@ -29,6 +30,7 @@ LAW_ENTRIES = 2**20
 MOST_POINTS = 2**10
 SOBOL_TOKENS = 128
 MOST_SUBSETS = 20_000
+SUBSET_REPLICATES = 10
 BOTH_LABELS = np.array([[True], [False]])
 
 
@@ -36,15 +38,18 @@ class Geometry(ABC):
     """A fitted readout, seen from the task."""
 
     @abstractmethod
+    def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:
+        """Return the scores of fresh sequences of `task`, at points that the generator draws."""
+
     def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:
         """Return the probability of a wrong label on `task`, and the standard error of its value.
 
-        The generator draws the points of the numerical integration; where the integral is closed
-        the standard error is 0.
+        Where the integral is closed the standard error is 0.
         """
+        return self.points(task, rng).test_error
 
     @abstractmethod
-    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:
         """Draw hidden variables and return the mean and spread of the scores given them."""
 
     def fresh_error(self, task: Task, count: int, rng: np.random.Generator) -> float:
@@ -66,18 +71,18 @@ class PooledGeometry(Geometry):
     norm: float
     bias: float
 
-    def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:  # noqa: ARG002
-        """Return the closed form, whose numerical error is 0."""
-        positive = self._scores_given(task, np.array([True]))
-        negative = self._scores_given(task, np.array([False]))
-        return float(_wrong(task, positive, negative)[0]), 0.0
+    def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:  # noqa: ARG002
+        """Return one point for each label: all is closed."""
+        positive = self._scores_given(task, np.array([[True]]))
+        negative = self._scores_given(task, np.array([[False]]))
+        return ScorePoints(positive, negative, task.positive_rate)
 
-    def _scores_given(self, task: Task, positive: Array) -> tuple[Array, Array]:
+    def _scores_given(self, task: Task, positive: Array) -> Class:
         shift = task.strength * task.informative / task.length * self.on_signal
-        spread = np.full(len(positive), self.norm / math.sqrt(task.length))
+        spread = np.full(positive.shape, self.norm / math.sqrt(task.length))
         return shift * positive + self.bias, spread
 
-    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:  # noqa: ARG002
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:  # noqa: ARG002
         return self._scores_given(task, positive)
 
 
@@ -89,21 +94,19 @@ class VectorisedGeometry(Geometry):
     norm: float
     bias: float
 
-    def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:
-        """Average over the sets of informative places: all of them, or 20,000 at random."""
+    def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:
+        """Return a point for each set of informative places: all of them, or 20,000 at random."""
         self._require_length(task)
-        spread = np.array([self.norm])
-        negative = (np.array([self.bias]), spread)
-        count = math.comb(task.length, task.informative)
-        if count <= MOST_SUBSETS:
+        replicates = 1
+        if math.comb(task.length, task.informative) <= MOST_SUBSETS:
             chosen = list(combinations(range(task.length), task.informative))
             shifts = self.on_signal[np.array(chosen)].sum(axis=1)
         else:
-            shifts = self._random_shifts(task, MOST_SUBSETS, rng)
-        positive = (task.strength * shifts + self.bias, spread)
-        errors = _wrong(task, positive, negative)
-        error = 0.0 if count <= MOST_SUBSETS else errors.std(ddof=1) / math.sqrt(len(errors))
-        return float(errors.mean()), float(error)
+            shifts, replicates = self._random_shifts(task, MOST_SUBSETS, rng), SUBSET_REPLICATES
+        means = task.strength * shifts.reshape(replicates, -1) + self.bias
+        other = np.full((replicates, 1), self.bias)
+        positive, negative = ((m, np.full_like(m, self.norm)) for m in (means, other))
+        return ScorePoints(positive, negative, task.positive_rate)
 
     def _random_shifts(self, task: Task, count: int, rng: np.random.Generator) -> Array:
         size = max(1, BLOCK_ENTRIES // task.length)
@@ -111,7 +114,7 @@ class VectorisedGeometry(Geometry):
         parts = [sample_positions(task, min(size, count - s), rng) @ self.on_signal for s in starts]
         return np.concatenate(parts)
 
-    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:
         self._require_length(task)
         shifts = task.strength * self._random_shifts(task, len(positive), rng)
         return shifts * positive + self.bias, np.full(len(positive), self.norm)
@@ -145,41 +148,42 @@ class AttentionGeometry(Geometry):
     across_norm: float
     bias: float
 
-    def test_error(self, task: Task, rng: np.random.Generator) -> tuple[float, float]:
-        """Average over the law of (A, B, S) by randomly shifted Sobol points.
+    def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:
+        """Return points of the law of (A, B, S), by randomly shifted Sobol points.
 
         The points cover the first 128 tokens, the informative ones first; any others are drawn at
-        random, which at so many dimensions is as good. The standard error is that of eight
-        independent replicates.
+        random, which at so many dimensions is as good. There are eight independent replicates.
         """
         points = _sobol(task.length)
-        values = np.empty(REPLICATES)
+        shape = (2, REPLICATES, len(points))
+        means, spreads = np.empty(shape), np.empty(shape)
+        mass, hits = np.empty(REPLICATES), np.empty(REPLICATES)
         for replicate in range(REPLICATES):
             noise = _shifted_normals(points, task.length, rng)
-            positive, negative = zip(*self._scores_given(task, noise, BOTH_LABELS), strict=True)
-            values[replicate] = _wrong(task, positive, negative).mean()
-        return float(values.mean()), float(values.std(ddof=1) / math.sqrt(REPLICATES))
+            triples = attention_triples(task, self.alignment, self.sharpness, noise, BOTH_LABELS)
+            means[:, replicate], spreads[:, replicate] = self._scores_of(task, triples)
+            mass[replicate] = triples[0][0].mean()
+            hits[replicate] = self._hits(task, noise).mean()
+        positive, negative = zip(means, spreads, strict=True)
+        tokens = {"attended_mass": mass, "hit_rate": hits}
+        return ScorePoints(positive, negative, task.positive_rate, tokens)
 
-    def _scores_given(self, task: Task, noise: Array, positive: Array) -> tuple[Array, Array]:
-        on_signal, along, spread = attention_triples(
-            task, self.alignment, self.sharpness, noise, positive
-        )
+    def _hits(self, task: Task, noise: Array) -> Array:
+        """Return where the largest score is an informative token's, (n,)."""
+        informative = noise[:, : task.informative].max(axis=1) + task.strength * self.alignment
+        return np.asarray(informative > noise[:, task.informative :].max(axis=1))
+
+    def _scores_of(self, task: Task, triples: tuple[Array, Array, Array]) -> Class:
+        on_signal, along, spread = triples
         across = math.sqrt(max(0.0, 1 - self.alignment**2))
         readout_on_signal = self.alignment * self.on_query + across * self.on_rest
         mean = task.strength * on_signal * readout_on_signal + along * self.on_query + self.bias
         return mean, spread * self.across_norm
 
-    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:
         noise = token_noise(len(positive), task.length, rng)
-        return self._scores_given(task, noise, positive)
-
-
-def _wrong(task: Task, positive: tuple[Array, Array], negative: tuple[Array, Array]) -> Array:
-    """Return the probability of a wrong label, given hidden variables for each label."""
-    tiny = 1e-290
-    missed = ndtr(-positive[0] / np.maximum(positive[1], tiny))
-    alarms = ndtr(negative[0] / np.maximum(negative[1], tiny))
-    return np.asarray(task.positive_rate * missed + (1 - task.positive_rate) * alarms)
+        triples = attention_triples(task, self.alignment, self.sharpness, noise, positive)
+        return self._scores_of(task, triples)
 
 
 @lru_cache(maxsize=2)

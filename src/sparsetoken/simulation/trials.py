@@ -3,8 +3,8 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from sparsetoken.limits import MOST_WORKERS
 from sparsetoken.losses import Loss, get_loss, register_loss
 from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.records import UNCERTAINTY, Record
+from sparsetoken.simulation.geometry import AttentionGeometry
+from sparsetoken.simulation.measures import METRICS
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
 from sparsetoken.simulation.samplers import SAMPLERS
 from sparsetoken.simulation.streams import stream
@@ -21,6 +23,9 @@ from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulation", "Trial", "iterate_trials", "run_trial", "simulate"]
+
+# Where positives are rarer, the error says little, and the AUC is measured as well.
+FEW_POSITIVES = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,11 @@ class Trial(Record):
         largest possible.
     readout_norm, bias : float
         ‖w‖ and b of the readout. On separable data at ridge 0 they are scaled to a margin of 1.
+    auc, average_precision, balanced_error, attended_mass, hit_rate : float or None
+        Ranking of fresh sequences and localisation of the signal, if asked for; the AUC always
+        where positives are rarer than 20 %.
+    at_bias : float or None
+        The bias at test time, if it is the one of least error there.
     residual : float
         Norm of the gradient (or KKT residual) that the readout's solver reached.
     converged : bool
@@ -76,6 +86,12 @@ class Trial(Record):
     converged: bool
     status: str
     seconds: float
+    auc: float | None = None
+    average_precision: float | None = None
+    balanced_error: float | None = None
+    attended_mass: float | None = None
+    hit_rate: float | None = None
+    at_bias: float | None = None
 
 
 QUANTITIES = tuple(
@@ -91,7 +107,7 @@ class Simulation(Record):
 
     Attributes
     ----------
-    task, training, dimension, classifier, query, sampler, at, seed
+    task, training, dimension, classifier, query, sampler, at, seed, at_sharpness, recalibrate
         What was simulated.
     trials : tuple of Trial
         In the order of their numbers.
@@ -106,6 +122,8 @@ class Simulation(Record):
     at: Task | None
     seed: int
     trials: tuple[Trial, ...]
+    at_sharpness: float | None = None
+    recalibrate: bool = False
 
     def values(self, field: str) -> list[float]:
         """Return a field of every trial that has it, as numbers (True is 1)."""
@@ -156,6 +174,9 @@ def run_trial(
     query: Query | None = None,
     sampler: str = "reduced",
     at: Task | None = None,
+    at_sharpness: float | None = None,
+    recalibrate: bool = False,
+    metrics: Sequence[str] = (),
     seed: int = 0,
     fresh_test: int = 0,
     dtype: str = "float64",
@@ -180,6 +201,13 @@ def run_trial(
         Two ways to draw from the same law: few numbers, or the sequences themselves.
     at : Task, optional
         Another task to measure the test error on. The trained classifier does not depend on it.
+    at_sharpness : float, optional
+        Another sharpness κ of the softmax at test time; infinity for the largest score alone.
+    recalibrate : bool
+        Test with the bias of least error on the task at test time instead of the trained one.
+    metrics : sequence of str
+        Which of "auc", "average_precision", "balanced_error", "attended_mass" and "hit_rate" to
+        measure on the task at test time. The AUC is measured anyway if positives are rare there.
     seed : int >= 0
     fresh_test : int
         Number of fresh samples to measure `fresh_test_error` on.
@@ -194,6 +222,7 @@ def run_trial(
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
     _check(task, dimension, trial, classifier, query, sampler, at, seed, fresh_test, dtype)
+    _check_usage(classifier, sampler, at_sharpness, recalibrate, metrics, fresh_test)
     _require_memory(task, training, dimension, classifier, dtype)
     begin = time.perf_counter()
     settings = {
@@ -210,18 +239,42 @@ def run_trial(
     with one_thread if threads == 1 else thread_pools().limit(limits=threads, user_api="blas"):
         protocol = Protocol(task, training, dimension, classifier, query, dtype, check_separable)
         outcome = WAYS[sampler](protocol, stream(seed, settings, trial))
-        rng = stream(seed, measured, trial)
-        error, uncertainty = outcome.geometry.test_error(at or task, rng)
-        fresh = outcome.fresh_error(at or task, fresh_test, rng) if fresh_test else None
+        if at_sharpness is not None:
+            assert isinstance(outcome.geometry, AttentionGeometry)
+            geometry = replace(outcome.geometry, sharpness=float(at_sharpness))
+            outcome = replace(outcome, geometry=geometry, fresh_error=geometry.fresh_error)
+        found = _measure(outcome, at or task, metrics, recalibrate, stream(seed, measured, trial))
+        if fresh_test:
+            fresh = stream(seed, {**measured, "stage": "fresh"}, trial)
+            found["fresh_test_error"] = outcome.fresh_error(at or task, fresh_test, fresh)
     seconds = time.perf_counter() - begin
-    return _record(trial, training, outcome, (error, uncertainty, fresh), seconds)
+    return _record(trial, training, outcome, found, seconds)
+
+
+def _measure(
+    outcome: Trained,
+    task: Task,
+    metrics: Sequence[str],
+    recalibrate: bool,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """Return what is measured on fresh data, by the names of a trial's fields."""
+    points, found = outcome.geometry.points(task, rng), {}
+    if recalibrate:
+        points, added = points.recalibrated()
+        found["at_bias"] = float(outcome.readout.bias) + added
+    found["test_error"], found["test_error_uncertainty"] = points.test_error
+    wanted = [*metrics, "auc"] if task.positive_rate < FEW_POSITIVES else metrics
+    for name, (value, _) in points.measure(dict.fromkeys(wanted), rng).items():
+        found[name] = value
+    return found
 
 
 def _record(
     trial: int,
     training: Training,
     outcome: Trained,
-    errors: tuple[float, float, float | None],
+    found: Mapping[str, float],
     seconds: float,
 ) -> Trial:
     readout, state = outcome.readout, outcome.query
@@ -231,9 +284,6 @@ def _record(
         query_norm=state.norm if state else None,
         sharpness=training.inverse_temperature * state.norm if state else None,
         readout_cosine=state.readout_cosine if state else None,
-        test_error=errors[0],
-        test_error_uncertainty=errors[1],
-        fresh_test_error=errors[2],
         train_loss=readout.train_loss,
         train_error=readout.train_error,
         separable=outcome.separable,
@@ -244,6 +294,7 @@ def _record(
         converged=readout.converged,
         status=readout.status,
         seconds=seconds,
+        **{"fresh_test_error": None, **found},  # type: ignore[arg-type]
     )
 
 
@@ -297,6 +348,8 @@ def simulate(
     query: Query | None = None,
     sampler: str = "reduced",
     at: Task | None = None,
+    at_sharpness: float | None = None,
+    recalibrate: bool = False,
     seed: int = 0,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -311,11 +364,12 @@ def simulate(
         Processes to share the trials. The results do not depend on it.
     progress : callable, optional
         Called as progress(finished, trials) after every trial.
-    task, training, dimension, classifier, query, sampler, at, seed, options
+    task, training, dimension, classifier, query, sampler, at, at_sharpness, recalibrate, seed, options
         As in `run_trial`.
     """
     found = []
-    settings = {"classifier": classifier, "query": query, "sampler": sampler, "at": at}
+    usage: dict[str, Any] = {"at_sharpness": at_sharpness, "recalibrate": recalibrate}
+    settings = {"classifier": classifier, "query": query, "sampler": sampler, "at": at, **usage}
     for trial in iterate_trials(
         task,
         training,
@@ -331,7 +385,7 @@ def simulate(
             progress(len(found), trials)
     ordered = tuple(sorted(found, key=lambda record: record.trial))
     return Simulation(
-        task, training, dimension, classifier, query, sampler, at, seed, trials=ordered
+        task, training, dimension, classifier, query, sampler, at, seed, trials=ordered, **usage
     )
 
 
@@ -363,6 +417,31 @@ def _check(
     if at is not None and drawn.fixed_length and at.length != task.length:
         accepted = f"{task.length}, the training's: a {classifier} classifier has one length"
         raise ParameterError("at.length", at.length, accepted)
+
+
+def _check_usage(
+    classifier: str,
+    sampler: str,
+    at_sharpness: float | None,
+    recalibrate: bool,
+    metrics: Sequence[str],
+    fresh_test: int,
+) -> None:
+    takes_query = SAMPLERS[classifier].takes_query
+    validation.instance("recalibrate", recalibrate, bool)
+    for name in metrics:
+        validation.choice("metrics", name, METRICS)
+        if name in ("attended_mass", "hit_rate") and not takes_query:
+            accepted = f"a quantity of scores: a {classifier} classifier has no query"
+            raise ParameterError("metrics", name, accepted)
+    if at_sharpness is not None:
+        validation.real("at_sharpness", at_sharpness, low=0, infinite=True)
+        if not takes_query:
+            accepted = f"None: a {classifier} classifier has no softmax"
+            raise ParameterError("at_sharpness", at_sharpness, accepted)
+    if fresh_test and (recalibrate or (at_sharpness is not None and sampler == "plain")):
+        accepted = "0 with another sharpness (plain sampler) or bias at test time"
+        raise ParameterError("fresh_test", fresh_test, accepted)
 
 
 def _require_memory(
