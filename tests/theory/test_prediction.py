@@ -23,7 +23,7 @@ from sparsetoken import (
 )
 from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
-from sparsetoken.theory.prediction import FIRST_SIZE
+from sparsetoken.theory.prediction import FIRST_SIZE, LEAST_SIZE
 
 TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)
 QUERY = Query(0.8, 1.0)
@@ -75,7 +75,7 @@ def test_square_loss_against_its_algebra(alpha: float, ridge: float, rate: float
         assert found.test_error == pytest.approx(error, abs=1e-7)
         assert found.train_loss == pytest.approx(loss, rel=1e-6, abs=1e-9)
     found = predict(task, training, query=QUERY, tolerance=1.0)
-    error, loss = square_algebra(attention_law(task, QUERY, FIRST_SIZE), alpha, ridge)
+    error, loss = square_algebra(attention_law(task, QUERY, LEAST_SIZE), alpha, ridge)
     assert found.test_error == pytest.approx(error, abs=2e-5)
     assert found.train_loss == pytest.approx(loss, abs=2e-5)
 
@@ -255,7 +255,9 @@ def test_a_curve_is_its_points(over: str, values: list[float], classifier: str) 
             else (TASK, training.replace(**{over: value}))
         )
         alone = predict(*settings_pair, classifier=classifier, tolerance=1e-2)
-        assert point.test_error == pytest.approx(alone.test_error, rel=1e-5, abs=2e-6)
+        # They begin elsewhere and stop within a small part of the error bar.
+        allowed = 0.05 * alone.uncertainty.test_error + 2e-6
+        assert point.test_error == pytest.approx(alone.test_error, abs=allowed)
 
 
 def test_a_curve_over_the_query_and_over_nothing_known() -> None:
@@ -294,9 +296,9 @@ def test_uncertainty_covers_the_deviation_from_a_finer_run(monkeypatch: pytest.M
         )
         query = Query(rng.uniform(0, 1), rng.uniform(0.1, 4))
         rough = predict(task, training, query=query, tolerance=1.0)
-        monkeypatch.setattr(prediction_module, "FIRST_SIZE", FIRST_SIZE + 2)
+        monkeypatch.setattr(prediction_module, "LEAST_SIZE", FIRST_SIZE + 1)
         fine = predict(task, training, query=query, tolerance=1.0)
-        monkeypatch.setattr(prediction_module, "FIRST_SIZE", FIRST_SIZE)
+        monkeypatch.setattr(prediction_module, "LEAST_SIZE", LEAST_SIZE)
         inside.append(
             abs(rough.test_error - fine.test_error) <= rough.uncertainty.test_error
             and abs(rough.train_loss - fine.train_loss) <= rough.uncertainty.train_loss
@@ -308,8 +310,8 @@ def test_the_law_of_features_is_kept() -> None:
     attention_law.cache_clear()
     predict(TASK, Training(1.0, 2.0), query=QUERY, tolerance=1.0)
     predict(TASK, Training(1.0, 3.0, loss="square"), query=QUERY, tolerance=1.0)
-    assert attention_law.cache_info().misses == 2
-    assert attention_law(TASK, QUERY, FIRST_SIZE) is attention_law(TASK, QUERY, FIRST_SIZE)
+    assert attention_law.cache_info().misses == 1
+    assert attention_law(TASK, QUERY, LEAST_SIZE) is attention_law(TASK, QUERY, LEAST_SIZE)
 
 
 @settings(

@@ -20,6 +20,7 @@ from sparsetoken.theory.moments import MOMENTS
 __all__ = [
     "FEW_POINTS",
     "GRADIENT_MOMENTS",
+    "SMALL_LAW",
     "MomentTable",
     "ScaleRange",
     "Shape",
@@ -36,8 +37,10 @@ Shape = tuple[int, int]
 _FIRST_SHAPE = (20, 8)
 _MOST_NODES = 12_000
 
-# Fewer points are not worth a table: its first shape alone has more nodes.
+# Fewer points of a range are not worth a table: its first shape alone has more nodes. A law with
+# fewer points is not worth several.
 FEW_POINTS = 128
+SMALL_LAW = 512
 
 # Moments after the first four enter the Hessian alone, where they steer Newton's method.
 GRADIENT_MOMENTS = 4
@@ -217,12 +220,14 @@ def tabulated_moments(
     relative[:GRADIENT_MOMENTS] = tolerance
     tables, shapes = _resolved_tables(exact, centre, ranges, shapes, relative)
     moments = np.empty((len(centre), count))
+    others = [part.points for part in ranges if part.number not in tables]
     for part in ranges:
         if part.number in tables:
             table = tables[part.number]
             moments[part.points] = table(centre[part.points], part, count)
-            continue
-        for points in np.array_split(part.points, 1 + len(part.points) // _CHUNK):
+    if others:
+        rest = np.concatenate(others)
+        for points in np.array_split(rest, 1 + len(rest) // _CHUNK):
             moments[points] = exact(centre[points], scale[points])[:, :count]
     error = np.max([np.zeros(len(MOMENTS)), *(table.error for table in tables.values())], axis=0)
     return moments, error, shapes

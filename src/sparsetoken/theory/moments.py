@@ -45,14 +45,14 @@ def margin_moments(loss: Loss, centre: Array, noise: Array, step: Array, order: 
     if loss.piecewise_quadratic:
         return _piecewise_moments(loss, centre, noise, step)
     if loss.smooth:
-        nodes, weights, r, p, stiffness = _over_proximal_point(loss, centre, noise, step, order)
+        nodes, weights, value, p, stiffness = _over_proximal_point(loss, centre, noise, step, order)
     else:
-        nodes, weights, r, p, stiffness = _over_noise(loss, centre, noise, step, order)
+        nodes, weights, value, p, stiffness = _over_noise(loss, centre, noise, step, order)
     wp, wd = weights * p, weights * stiffness
     wdg, wpd = wd * nodes, wd * p
     return np.stack(
         [
-            np.einsum("ij,ij->i", weights, loss.value(r)),
+            np.einsum("ij,ij->i", weights, value),
             wp.sum(axis=1),
             np.einsum("ij,ij->i", wp, nodes),
             np.einsum("ij,ij->i", wp, p),
@@ -71,24 +71,25 @@ Nodes = tuple[Array, Array, Array, Array, Array]
 
 
 def _over_proximal_point(loss: Loss, centre: Array, noise: Array, step: Array, order: int) -> Nodes:
-    """Return nodes of G, weights, r, p and D, for a smooth loss.
+    """Return nodes of G, weights, ℓ(r), p and D, for a smooth loss.
 
     The variable of integration is r itself: G = (r + tℓ'(r) - c)/σ is explicit, so that a prox is
     needed only for the ends of the panels, and the integrand is as smooth as the loss, for any t.
     """
-    ends = loss.prox(centre[:, None] + noise[:, None] * NORMAL_EDGES, step[:, None])
+    # Wherever the cuts are the integral is the same: they need not be the exact proximal points.
+    ends = loss.rough_prox(centre[:, None] + noise[:, None] * NORMAL_EDGES, step[:, None])
     breakpoints = np.clip(np.array(loss.breakpoints), ends[:, :1], ends[:, -1:])
     cuts = np.sort(np.concatenate([ends, breakpoints], axis=1), axis=1)
     r, weights = panels(cuts, order)
-    p, curvature = loss.slope(r), loss.curvature(r)
+    value, p, curvature = loss.derivatives(r)
     growth = 1 + step[:, None] * curvature
     nodes = (r + step[:, None] * p - centre[:, None]) / noise[:, None]
     weights = weights * normal_density(nodes) * growth / noise[:, None]
-    return nodes, weights, r, p, curvature / growth
+    return nodes, weights, value, p, curvature / growth
 
 
 def _over_noise(loss: Loss, centre: Array, noise: Array, step: Array, order: int) -> Nodes:
-    """Return nodes of G, weights, r, p and D, for a loss with kinks, where r rests for a while."""
+    """Return nodes of G, weights, ℓ(r), p and D, for a loss with kinks, where r rests for a while."""
     points = np.array(loss.breakpoints)
     sides = [loss.slope(np.nextafter(points, end)) for end in (-np.inf, np.inf)]
     omegas = [points + step[:, None] * side for side in sides]
@@ -96,7 +97,7 @@ def _over_noise(loss: Loss, centre: Array, noise: Array, step: Array, order: int
     nodes, weights = normal_panels(edges, order)
     omega, t = centre[:, None] + noise[:, None] * nodes, step[:, None]
     r = loss.prox(omega, t)
-    return nodes, weights, r, (omega - r) / t, (1 - loss.prox_slope(omega, t)) / t
+    return nodes, weights, loss.value(r), (omega - r) / t, (1 - loss.prox_slope(omega, t)) / t
 
 
 def _piecewise_moments(loss: Loss, centre: Array, noise: Array, step: Array) -> Array:

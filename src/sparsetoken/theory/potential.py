@@ -19,8 +19,8 @@ from scipy.special import ndtr
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.theory.interpolation import (
-    FEW_POINTS,
     GRADIENT_MOMENTS,
+    SMALL_LAW,
     Shape,
     tabulated_moments,
 )
@@ -79,6 +79,8 @@ class Potential:
         Sizes of the tables that resolve the margin's moments, to begin with.
     table_tolerance : float
         What a table may leave of the largest value of a moment.
+    order : int
+        Nodes of a panel of the quadrature over the noise.
     """
 
     def __init__(
@@ -88,11 +90,13 @@ class Potential:
         alpha: float,
         shapes: Mapping[int, Shape] | None = None,
         table_tolerance: float = 2e-7,
+        order: int = 8,
     ) -> None:
         self.law = law
         self.loss = loss
         self.alpha = alpha / law.dimension_ratio
         self._table_tolerance = table_tolerance
+        self._order = order
         self._kept = _Kept({} if shapes is None else dict(shapes))
 
     @property
@@ -187,12 +191,12 @@ class Potential:
         return gradient, hessian
 
     def _exact(
-        self, x: Array, smoothing: float, centre: Array, scale: Array, order: int = 8
+        self, x: Array, smoothing: float, centre: Array, scale: Array, order: int | None = None
     ) -> Array:
         """Return all margin moments at points of the law."""
         noise = np.sqrt(x[REST] ** 2 + x[:REST] ** 2 @ self.law.own_noise)
         steps = x[WIDTH] / x[DUAL] * scale**2 + smoothing
-        return margin_moments(self.loss, centre, noise * scale, steps, order)
+        return margin_moments(self.loss, centre, noise * scale, steps, order or self._order)
 
     def _moments(self, x: Array, smoothing: float, count: int) -> tuple[Array, Array]:
         """Return the first margin moments at all points of the law, and their error from tables.
@@ -202,7 +206,7 @@ class Potential:
         kept, key = self._kept, (x.tobytes(), smoothing)
         if kept.key != key or kept.moments.shape[1] < count:
             centre, scale = self.law.signed @ x[:REST], self.law.scale
-            if self.loss.piecewise_quadratic or len(scale) <= FEW_POINTS:
+            if self.loss.piecewise_quadratic or len(scale) <= SMALL_LAW:
                 kept.moments = self._exact(x, smoothing, centre, scale)
                 kept.errors = np.zeros(len(MOMENTS))
             else:
@@ -224,7 +228,9 @@ class Potential:
             return np.zeros(len(MOMENTS))
         some = slice(None, None, max(1, len(self.law.scale) // 32))
         centre, scale = self.law.signed[some] @ x[:REST], self.law.scale[some]
-        finer, usual = (self._exact(x, smoothing, centre, scale, order) for order in (16, 8))
+        finer, usual = (
+            self._exact(x, smoothing, centre, scale, factor * self._order) for factor in (2, 1)
+        )
         return np.asarray(np.abs(finer - usual).max(axis=0))
 
 

@@ -39,13 +39,17 @@ __all__ = [
 # Where positives are rarer, the error says little, and results show the AUC as well.
 FEW_POSITIVES = 0.2
 
-# Points a class and replicate, as powers of two: where refining begins and ends, and how many
-# are enough to solve the equations before the correction on all points: so many powers fewer, and
-# no more than these.
+# Points a class and replicate, as powers of two: where refining begins at a tolerance of 1e-4 and
+# at one of 1e-3 or more, where it ends, and how many powers fewer, but no more than these, do to
+# begin a solution where a compressed law does not.
 FIRST_SIZE = 10
+LEAST_SIZE = 7
 LAST_SIZE = 14
 COARSER = 3
 LAST_COARSE = 9
+
+# The tolerance from which on quadrature and tables are as accurate as they get.
+FINEST = 1e-5
 
 # An error below the tolerance, and below this, is wanted to a relative accuracy, from so many points
 # of a law that reaches into the tails; if fewer than these carry it, others may be missing.
@@ -332,6 +336,10 @@ class Predictor:
         self._trained: dict[int, LimitReadout] = {}
         self._trained_for: Any = None
         self._best: tuple[Any, float] | None = None
+        self._accuracy = self.tolerance
+        # The error of the law falls about as points^-0.8.
+        looser = int(1.25 * np.log2(max(self.tolerance / 1e-4, 1.0)))
+        self._first_size = max(LEAST_SIZE, FIRST_SIZE - looser)
 
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
@@ -342,7 +350,7 @@ class Predictor:
             accepted = f"{task.length}, the training length, for the {self.classifier} classifier"
             raise ParameterError("at.length", at.length, accepted)
         self.usage.check(self.law.takes_query, self.classifier)
-        size = FIRST_SIZE
+        size = self._first_size
         while True:
             found = self._predict_at(task, training, query, size)
             prediction = replace(found, learnt=learnt)
@@ -352,10 +360,9 @@ class Predictor:
                 return prediction
             if size == LAST_SIZE:
                 return replace(prediction, solution=self._short_of_tolerance(prediction))
-            # The error of the law falls about as points^-0.8; where it took many points already
-            # it falls more slowly.
+            # Where it took many points already the error falls more slowly.
             growth = int(np.ceil(1.25 * np.log2(error / self.tolerance)))
-            size = min(LAST_SIZE, size + max(1, size - FIRST_SIZE, growth))
+            size = min(LAST_SIZE, size + max(1, size - self._first_size, growth))
 
     def _short_of_tolerance(self, prediction: Prediction) -> Solution:
         reached = f"tolerance {self.tolerance:g}, reached {prediction.uncertainty.test_error:.2g}"
@@ -377,6 +384,11 @@ class Predictor:
         law = partial(make, used, log2_points=size)
         tested = recalibrated(readout, law()) if usage.recalibrate else readout
         error = _test_error(tested, law())
+        if error.numerical > self.tolerance / 3 and self._accuracy > FINEST:
+            # More points of the law do not help where quadrature and tables decide.
+            self._accuracy = FINEST
+            self._trained.clear()
+            return self._predict_at(task, training, query, size)
         if error.value + error.bar < min(self.tolerance, RARE) and readout.solution.converged:
             error = self._rare_error(tested, at, used, error)
         return replace(
@@ -414,12 +426,16 @@ class Predictor:
         if size in self._trained:
             return self._trained[size]
         trained = training_law(task, training, self.classifier, self.query)
-        law = trained(size, 0)
-        coarse = law
-        if law.replicates > 1:
-            coarse = trained(min(size - COARSER, LAST_COARSE), 2)
-        loss = get_loss(training.loss)
-        readout = limit_readout((coarse, law), loss, training.alpha1, training.ridge, self._state)
+        law, loss = trained(size, 0), get_loss(training.loss)
+
+        def solved(coarse: FeatureLaw) -> LimitReadout:
+            settings = (loss, training.alpha1, training.ridge, self._state, self._accuracy)
+            return limit_readout((coarse, law), *settings)
+
+        readout = solved(law if law.replicates == 1 else law.compressed)
+        if not readout.solution.converged and law.replicates > 1:
+            # Near a threshold cells are too wide, and fewer points of their own do better.
+            readout = solved(trained(min(max(size - COARSER, LEAST_SIZE), LAST_COARSE), 2))
         if readout.solution.converged:
             self._state = readout.state
         self._trained[size] = readout
