@@ -111,7 +111,7 @@ import_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_import_modules,
-    help="Import a module that registers losses; may be repeated.",
+    help="Import a module that adds losses or classifiers; may be repeated.",
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")

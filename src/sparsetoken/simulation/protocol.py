@@ -123,7 +123,7 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
             wrong += int(np.sum(predicted != test.y))
         return wrong / count
 
-    geometry = sampler.plain_geometry(readout, signal, vector, query)
+    geometry = sampler.plain_geometry(readout, task, signal, vector, query)
     return Trained(state, readout, geometry, fresh_error, separable)
 
 

@@ -91,7 +91,7 @@ class ClassifierSampler(ABC):
 
     @abstractmethod
     def plain_geometry(
-        self, readout: Readout, signal: Array, vector: Array | None, query: Query | None
+        self, readout: Readout, task: Task, signal: Array, vector: Array | None, query: Query | None
     ) -> Geometry:
         """Return what a readout of `features` does to fresh data with that signal (d,)."""
 
@@ -117,6 +117,7 @@ class _Pooled(ClassifierSampler):
     def plain_geometry(
         self,
         readout: Readout,
+        task: Task,  # noqa: ARG002
         signal: Array,
         vector: Array | None,  # noqa: ARG002
         query: Query | None,  # noqa: ARG002
@@ -152,6 +153,7 @@ class _Vectorised(ClassifierSampler):
     def plain_geometry(
         self,
         readout: Readout,
+        task: Task,  # noqa: ARG002
         signal: Array,
         vector: Array | None,  # noqa: ARG002
         query: Query | None,  # noqa: ARG002
@@ -199,7 +201,12 @@ class _Attention(ClassifierSampler):
         return features(X, "attention", vector, inverse_temperature)
 
     def plain_geometry(
-        self, readout: Readout, signal: Array, vector: Array | None, query: Query | None
+        self,
+        readout: Readout,
+        task: Task,  # noqa: ARG002
+        signal: Array,
+        vector: Array | None,
+        query: Query | None,
     ) -> Geometry:
         """Split w along the query and the rest of the signal; any frame will do for a query of 0."""
         assert vector is not None

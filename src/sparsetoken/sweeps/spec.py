@@ -42,7 +42,7 @@ _NEUTRAL: dict[type, dict[str, Any]] = {
     Training: {"alpha0": 1.0, "alpha1": 1.0},
     Query: {"alignment": 0.0, "sharpness": 1.0},
 }
-_CLASSIFIERS = ("attention", "pooled", "vectorised")
+
 
 Values = tuple[Any, ...]
 _SHOWN_CELLS = 5
@@ -130,7 +130,10 @@ else:
 
 
 def _classifier(value: Any) -> str:
-    return validation.choice("classifiers", value, _CLASSIFIERS)
+    # Imported here, so that a study can be looked at without loading NumPy.
+    from sparsetoken.simulation.samplers import SAMPLERS
+
+    return validation.choice("classifiers", value, SAMPLERS)
 
 
 def _dimension(value: Any) -> int:

@@ -1,0 +1,68 @@
+"""The documented extensions work without a change of the package, in worker processes too."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[1] / "docs" / "extending-classifiers.md"
+
+STUDY = """
+imports = ["summed"]
+classifiers = ["summed", "pooled"]
+dimensions = 30
+trials = 2
+[task]
+length = 4
+informative = 1
+strength = 3
+[training]
+alpha0 = 2
+alpha1 = [1, 3]
+ridge = 0.1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the page's classifier as a module, and a study that uses it."""
+    examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "summed.py").write_text("\n".join(examples[:2]))
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def run(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "sparsetoken", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{folder}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_line_knows_an_imported_classifier(folder: Path) -> None:
+    words = ("predict", "--classifier", "summed", "--ridge", "0.1", "--json")
+    found = json.loads(run(folder, *words, "--import", "summed"))["result"]
+    # With noise of unit size a ridge of 0.1 acts as one of 0.1/L does on pooled features.
+    pooled = json.loads(run(folder, *words[:2], "pooled", "--ridge", "0.01", "--json"))["result"]
+    assert found["test_error"] == pytest.approx(pooled["test_error"], abs=1e-6)
+
+
+def test_a_sweep_simulates_an_imported_classifier_in_worker_processes(folder: Path) -> None:
+    run(folder, "sweep", "run", "study.toml", "--workers", "2")
+    run(folder, "sweep", "export", "study.toml", "--csv", "trials.csv")
+    rows = list(csv.DictReader((folder / "trials.csv").read_text().splitlines()))
+    assert [row["classifier"] for row in rows].count("summed") == 4
+    for row in rows:
+        assert row["outcome"] == "done"
+        assert 0 < float(row["theory_test_error"]) < 0.5
