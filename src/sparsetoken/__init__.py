@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sparsetoken.theory.oracle import Oracle, RequiredStrength, oracle, required_strength
     from sparsetoken.theory.prediction import Prediction, curve, predict
     from sparsetoken.theory.ranking import CalibrationPoint, OperatingPoint, Ranking
+    from sparsetoken.theory.shift import Shift, shift
     from sparsetoken.validation import ParameterError
 
 __version__ = version("sparsetoken")
@@ -119,6 +120,7 @@ _HOMES = {
     "theory.oracle": ("Oracle", "RequiredStrength", "oracle", "required_strength"),
     "theory.prediction": ("Prediction", "curve", "predict"),
     "theory.ranking": ("CalibrationPoint", "OperatingPoint", "Ranking"),
+    "theory.shift": ("Shift", "shift"),
     "validation": ("ParameterError",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -154,6 +156,7 @@ __all__ = [
     "RequiredStrength",
     "Sample",
     "Separability",
+    "Shift",
     "Simulation",
     "Solution",
     "Status",
@@ -199,6 +202,7 @@ __all__ = [
     "run_trial",
     "sample",
     "separability",
+    "shift",
     "simulate",
     "simulate_descent",
     "simulate_message_passing",

@@ -12,6 +12,7 @@ from sparsetoken.cli.descend import descend
 from sparsetoken.cli.explore import explore
 from sparsetoken.cli.floor import floor
 from sparsetoken.cli.reproduce import reproduce
+from sparsetoken.cli.shift import shift
 from sparsetoken.cli.simulate import simulate
 from sparsetoken.cli.streams import prepare_streams, written_out
 from sparsetoken.cli.sweep import sweep
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 _COMMANDS = (
-    *(predict, align, capacity, oracle, floor, descend),
+    *(predict, align, capacity, oracle, floor, descend, shift),
     *(simulate, sweep, reproduce, explore),
 )
 for command in _COMMANDS:

@@ -21,6 +21,7 @@ __all__ = [
     "query_options",
     "read_at",
     "read_query",
+    "read_sharpness",
     "read_step",
     "read_task",
     "read_training",
@@ -28,6 +29,7 @@ __all__ = [
     "step_options",
     "task_options",
     "training_options",
+    "usage_options",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -113,6 +115,18 @@ import_option = click.option(
     callback=_import_modules,
     help="Import a module that adds losses or classifiers; may be repeated.",
 )
+
+
+def usage_options(function: Function) -> Function:
+    """Add the options of how a trained classifier is used."""
+    function = click.option(
+        "--recalibrate", is_flag=True, help="Test with the bias of least error at test time."
+    )(function)
+    return click.option(
+        "--at-sharpness",
+        help="Sharpness of the softmax (κ) at test time: a number, inf for a hard maximum, or best.",
+    )(function)
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
@@ -204,6 +218,16 @@ def _complete(given: dict[str, Any]) -> dict[str, Any]:
             accepted = f"it together with {other}: --{name} needs --{other}"
             raise ParameterError(name, given[name], accepted)
     return given
+
+
+def read_sharpness(text: str | None) -> float | str | None:
+    """Return the sharpness at test time: a number, "best", or None if it is that of training."""
+    if text is None or text == "best":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError("at_sharpness", text, "a number >= 0, inf or best") from None
 
 
 def read_at(options: dict[str, Any], task: Task) -> Task | None:

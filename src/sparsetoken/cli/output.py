@@ -30,6 +30,7 @@ __all__ = [
     "print_json",
     "print_record",
     "tell_written",
+    "tracked",
 ]
 
 
@@ -173,3 +174,11 @@ def draw_curve(
     figure.suptitle(f"{look}: {describe(curve.settings)}", fontsize=6, wrap=True)
     save_figure(figure, path.with_suffix(""), [path.suffix.lstrip(".")])
     tell_written(path)
+
+
+def tracked(values: Sequence[float]) -> Iterable[float]:
+    """Return the values, with a progress bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(values, "Solving", console=Console(stderr=True), transient=True)

@@ -11,10 +11,12 @@ from sparsetoken.cli.options import (
     query_options,
     read_at,
     read_query,
+    read_sharpness,
     read_task,
     read_training,
     task_options,
     training_options,
+    usage_options,
 )
 from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written
 from sparsetoken.records import measured, with_error
@@ -39,6 +41,13 @@ THEORY_COVERAGE = 3.0
     "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
 )
 @at_options
+@usage_options
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Measure also auc, average_precision, balanced_error, attended_mass or hit_rate.",
+)
 @click.option("--dimension", type=int, default=500, show_default=True, help="Dimension d.")
 @click.option("--trials", type=int, default=20, show_default=True, help="Number of trials.")
 @click.option("--workers", type=int, default=1, show_default=True, help="Processes.")
@@ -79,10 +88,12 @@ def simulate(
         "classifier": options["classifier"],
         "query": read_query(options),
         "at": read_at(options, task),
+        "at_sharpness": read_sharpness(options["at_sharpness"]),
+        "recalibrate": options["recalibrate"],
         "sampler": options["sampler"],
         "seed": options["seed"],
     }
-    extra = {name: options[name] for name in ("dtype", "fresh_test")}
+    extra = {name: options[name] for name in ("dtype", "fresh_test", "metrics")}
     result, interrupted = _run(
         (task, training, dimension, trials), {"workers": workers, **settings, **extra}
     )
@@ -123,14 +134,15 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
         except MemoryError:
             advice = ": use --sampler reduced" if options["sampler"] == "plain" else ""
             raise click.UsageError(f"the trials do not fit into memory{advice}") from None
-    kept = {name: options[name] for name in ("classifier", "query", "sampler", "at", "seed")}
+    names = ("classifier", "query", "sampler", "at", "at_sharpness", "recalibrate", "seed")
+    kept = {name: options[name] for name in names}
     ordered = tuple(sorted(found, key=lambda trial: trial.trial))
     return Simulation(task, training, dimension, **kept, trials=ordered), interrupted
 
 
 def _theory(result: "Simulation") -> dict[str, Measured]:
     """Return theory's values with their numerical errors, by the names of a trial's fields."""
-    from sparsetoken.theory.prediction import predict
+    from sparsetoken.theory.prediction import METRICS, predict
 
     prediction = predict(
         result.task,
@@ -138,12 +150,12 @@ def _theory(result: "Simulation") -> dict[str, Measured]:
         classifier=result.classifier,
         query=result.query,
         at=result.at,
+        at_sharpness=result.at_sharpness,
+        recalibrate=result.recalibrate,
     )
-    values = {
-        name: entry
-        for name, entry in measured(prediction.to_dict()).items()
-        if entry[0] is not None
-    }
+    asked = [name for name in METRICS if result.mean(name) is not None]
+    flat = {**prediction.to_dict(), **prediction.metrics(*asked)}
+    values = {name: entry for name, entry in measured(flat).items() if entry[0] is not None}
     if result.query is not None:  # what is given needs no comparison
         values = {
             name: entry for name, entry in values.items() if name not in result.query.to_dict()
@@ -163,7 +175,16 @@ def _z_score(result: "Simulation", field: str, theory: dict[str, Measured]) -> f
 
 def _fields(result: "Simulation") -> list[str]:
     names = (
-        *("test_error", "fresh_test_error", "train_loss", "train_error", "separable", "margin"),
+        *("test_error", "fresh_test_error", "auc", "average_precision", "balanced_error"),
+        *(
+            "train_loss",
+            "train_error",
+            "separable",
+            "margin",
+            "attended_mass",
+            "hit_rate",
+            "at_bias",
+        ),
         *("alignment", "query_norm", "sharpness", "readout_cosine"),
     )
     return [name for name in names if result.mean(name) is not None]

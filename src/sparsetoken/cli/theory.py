@@ -1,11 +1,12 @@
 """`sparsetoken predict`, `align`, `capacity` and `oracle`: exact theory on the command line."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import click
 
+from sparsetoken import validation
 from sparsetoken.cli.options import (
     at_options,
     curve_options,
@@ -14,11 +15,13 @@ from sparsetoken.cli.options import (
     query_options,
     read_at,
     read_query,
+    read_sharpness,
     read_task,
     read_training,
     refuse_curve_options,
     task_options,
     training_options,
+    usage_options,
 )
 from sparsetoken.cli.output import (
     check_picture,
@@ -26,6 +29,7 @@ from sparsetoken.cli.output import (
     print_curve,
     print_json,
     print_record,
+    tracked,
 )
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
@@ -48,6 +52,10 @@ Words in the table, of the trained readout:
   across          its part along what the query misses of the signal
   rest            the norm of all else in it
   susceptibility  how far a training sample moves its own output, per unit slope of the loss
+Metrics, on the task at test time:
+  auc, average_precision, balanced_error  how well scores rank sequences
+  attended_mass, hit_rate                 how often attention looks at the signal
+  roc, precision_recall, calibration, free_response  a curve, to read or to --plot
 """
 _ALIGN_WORDS = """\b
 Words in the table:
@@ -74,6 +82,14 @@ _NOT_IN_CURVES = (
     "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
 )
 @at_options
+@usage_options
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Show also auc, average_precision, balanced_error, attended_mass or hit_rate; or one of "
+    "the curves roc, precision_recall, calibration, free_response. May be repeated.",
+)
 @click.option(
     "--tolerance",
     type=float,
@@ -83,9 +99,9 @@ _NOT_IN_CURVES = (
 )
 @curve_options("alpha1")
 @json_option
-def predict(classifier: str, tolerance: float, **options: Any) -> None:
+def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **options: Any) -> None:
     """Predict test error, training loss and training error after training."""
-    from sparsetoken.theory.prediction import curve
+    from sparsetoken.theory.prediction import METRICS, curve
     from sparsetoken.theory.prediction import predict as predict_once
 
     task, training, query = read_task(options), read_training(options), read_query(options)
@@ -95,18 +111,81 @@ def predict(classifier: str, tolerance: float, **options: Any) -> None:
         "classifier": classifier,
         "query": query,
         "at": at,
+        "at_sharpness": read_sharpness(options["at_sharpness"]),
+        "recalibrate": options["recalibrate"],
         "tolerance": tolerance,
     }
+    for name in metrics:
+        validation.choice("metric", name, (*METRICS, *_SCORE_CURVES))
+    drawn = [name for name in metrics if name in _SCORE_CURVES]
+    if drawn:
+        if len(metrics) > 1 or options["over"] is not None:
+            raise ParameterError("metric", drawn[0], "a curve alone, and without --over")
+        _show_score_curve(drawn[0], (task, training), choices, options)
+        return
 
     def along(over: str, values: Iterable[float]) -> Sequence[Record]:
-        return curve(task, training, over=over, values=values, **choices)
+        found = curve(task, training, over=over, values=values, **choices)
+        return [_Selected(item, metrics) for item in found]
 
     def once() -> Record:
-        return predict_once(task, training, **choices)
+        return _Selected(predict_once(task, training, **choices), metrics)
 
     matter = (*_TASK, *_READOUT, *_query_fields(classifier, query))
-    shown = ("test_error", "train_loss")
+    shown = ("test_error", *(metrics or ("train_loss",)))
     _show(classifier, (task, training, query), options, once, along, shown, matter)
+
+
+@dataclass(frozen=True)
+class _Selected(Record):
+    """A prediction that shows more of its quantities."""
+
+    prediction: Any
+    metrics: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        flat = self.prediction.to_dict()
+        first = {name: flat.pop(name) for name in list(flat) if name.startswith("test_error")}
+        return {**first, **self.prediction.metrics(*self.metrics), **flat}
+
+
+# What is drawn against what in the curves of one prediction.
+_SCORE_CURVES = {
+    "roc": "recall",
+    "precision_recall": "precision",
+    "calibration": "probability",
+    "free_response": "hit_rate",
+}
+
+
+def _show_score_curve(
+    name: str,
+    settings: tuple[Task, Training],
+    choices: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> None:
+    """Print or draw a curve of one prediction."""
+    from sparsetoken.theory.prediction import predict as predict_once
+
+    refuse_curve_options({**options, "plot": None})
+    if options["plot"] is not None:
+        check_picture("plot", options["plot"])
+    prediction = predict_once(*settings, **choices)
+    source = prediction.localisation if name == "free_response" else prediction
+    if source is None:
+        accepted = f"a curve of scores: the {choices['classifier']} classifier has no query"
+        raise ParameterError("metric", name, accepted)
+    found = getattr(source, name)()
+    known = {"classifier": choices["classifier"], **settings[0].to_dict(), **settings[1].to_dict()}
+    found = replace(found, settings=known)
+    if options["as_json"]:
+        print_json(known, found.to_rows())
+    elif options["plot"] is None:
+        print_curve(choices["classifier"], found)
+    if options["plot"] is not None:
+        drawn = (_SCORE_CURVES[name],)
+        logarithmic = name == "free_response"
+        draw_curve(options["plot"], found, drawn, choices["classifier"], logarithmic)
 
 
 @click.command(epilog=_ALIGN_WORDS)
@@ -243,18 +322,10 @@ def _show(
         check_picture("plot", options["plot"], force=options["force"])
     values = curve_values(over, options, read_task(dict(options)))
     fixed = {name: value for name, value in known.items() if name != over}
-    found = Curve(over, tuple(values), tuple(along(over, _tracked(values))), fixed)
+    found = Curve(over, tuple(values), tuple(along(over, tracked(values))), fixed)
     if options["as_json"]:
         print_json({"classifier": classifier, **fixed}, found.to_rows())
     else:
         print_curve(classifier, found, hidden=_NOT_IN_CURVES)
     if options["plot"] is not None:
         draw_curve(options["plot"], found, drawn, classifier, options["logarithmic"])
-
-
-def _tracked(values: Sequence[float]) -> Iterable[float]:
-    """Return the values, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(values, "Solving", console=Console(stderr=True), transient=True)

@@ -1,0 +1,113 @@
+"""How a classifier trained on one task does on others, and what repairs it."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparsetoken import validation
+from sparsetoken.numerics.threads import one_thread
+from sparsetoken.records import UNCERTAINTY, Curve, Record
+from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.prediction import Prediction, Predictor
+from sparsetoken.theory.usage import BEST, Usage
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Shift", "shift"]
+
+
+@dataclass(frozen=True)
+class Shift(Record):
+    """Errors of one trained attention classifier on one task, used in several ways.
+
+    Attributes
+    ----------
+    ways : dict
+        `Prediction` by the way of use: "trained", "hard" (all weight on the largest score) or a
+        sharpness such as "sharpness_2", each also with the best bias ("trained_best_bias"), and
+        "best_pair", the best sharpness with the best bias.
+    floor : float or None
+        The error of the Bayes oracle, which knows the signal; None where it is out of reach.
+    floor_uncertainty : float or None
+    """
+
+    ways: dict[str, Prediction]
+    floor: float | None
+    floor_uncertainty: float | None
+
+    @property
+    def best(self) -> str:
+        """The way of use with the least error."""
+        return min(self.ways, key=lambda name: self.ways[name].test_error)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error of every way, named after it, and the best sharpness and bias."""
+        flat: dict[str, Any] = {}
+        for name, found in self.ways.items():
+            flat[f"{name}_error"] = found.test_error
+            flat[f"{name}_error{UNCERTAINTY}"] = found.uncertainty.test_error
+        pair = self.ways["best_pair"]
+        flat |= {"best_sharpness": pair.at_sharpness, "best_bias": pair.at_bias}
+        if self.floor is not None:
+            flat |= {"bayes_error": self.floor, "bayes_error" + UNCERTAINTY: self.floor_uncertainty}
+        return flat
+
+
+@one_thread
+def shift(
+    task: Task,
+    training: Training,
+    *,
+    over: str = "length",
+    values: Iterable[float],
+    query: Query | None = None,
+    sharpness: Sequence[float] = (math.inf,),
+    tolerance: float = 1e-3,
+) -> Curve[Shift]:
+    """Predict how attention trained on a task does where one field of the task is another.
+
+    Parameters
+    ----------
+    over : "length", "informative", "strength" or "positive_rate"
+        The field of the task at test time that varies.
+    values : iterable of float
+    query : Query, optional
+        A given query instead of the learnt one.
+    sharpness : sequence of float
+        Sharpnesses of the softmax to try beside the trained and the best one; infinity for a hard
+        maximum.
+    tolerance : float
+        Wanted numerical error of the errors.
+    """
+    validation.instance("task", task, Task)
+    usages = {"trained": None, **{_named(value): value for value in sharpness}}
+    predictor = Predictor("attention", query, Usage(), tolerance)
+    points, found = [], []
+    for value in values:  # one by one: they may come as the caller makes them
+        (at,) = vary(over, value, task)
+        ways = {}
+        for name, used in usages.items():
+            for suffix, recalibrate in (("", False), ("_best_bias", True)):
+                predictor.usage = Usage(at, used, recalibrate)
+                ways[name + suffix] = predictor.predict(task, training)
+        predictor.usage = Usage(at, BEST, recalibrate=True)
+        ways["best_pair"] = predictor.predict(task, training)
+        points.append(value)
+        found.append(Shift(ways, *_floor(at)))
+    fixed = {"classifier": "attention", **task.to_dict(), **training.to_dict()}
+    fixed |= query.to_dict() if query is not None else {}
+    return Curve(f"at_{over}", tuple(points), tuple(found), fixed)
+
+
+def _named(sharpness: float) -> str:
+    value = validation.real("sharpness", sharpness, low=0, infinite=True)
+    return "hard" if math.isinf(value) else f"sharpness_{value:g}"
+
+
+def _floor(task: Task) -> tuple[float | None, float | None]:
+    try:
+        found = oracle(task, classifier="bayes")
+    except ParameterError:  # too long for several informative tokens
+        return None, None
+    return found.error, found.uncertainty
