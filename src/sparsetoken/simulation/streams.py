@@ -16,7 +16,7 @@ def stream(seed: int, settings: Mapping[str, Any], trial: int) -> np.random.Gene
     The settings enter by a hash of their values, so that trials of two settings are independent and
     a trial is the same in any process, in any order and on any machine.
     """
-    text = json.dumps({"seed": seed, **settings}, sort_keys=True, separators=(",", ":"))
+    text = json.dumps({"seed": int(seed), **settings}, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).digest()
     entropy = int.from_bytes(digest, "little")
-    return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(trial,)))
+    return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(int(trial),)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
-from sparsetoken.limits import MOST_WORKERS
+from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import Loss, get_loss, register_loss
 from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.records import UNCERTAINTY, Record
@@ -308,7 +308,7 @@ def iterate_trials(
     **options: Any,
 ) -> Iterator[Trial]:
     """Yield trials 0 to `trials` - 1 as they finish; options are those of `run_trial`."""
-    trials = validation.integer("trials", trials, low=1)
+    trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     validation.instance("training", training, Training)
     if workers == 1:
@@ -403,10 +403,10 @@ def _check(
 ) -> None:
     validation.instance("query", query, Query, optional=True)
     validation.instance("at", at, Task, optional=True)
-    validation.integer("dimension", dimension, low=2)
+    validation.integer("dimension", dimension, low=2, high=10**7)
     validation.integer("trial", trial, low=0)
     validation.integer("seed", seed, low=0)
-    validation.integer("fresh_test", fresh_test, low=0)
+    validation.integer("fresh_test", fresh_test, low=0, high=10**9)
     drawn = SAMPLERS[validation.choice("classifier", classifier, SAMPLERS)]
     validation.choice("sampler", sampler, WAYS)
     validation.choice("dtype", dtype, ("float64", "float32"))
