@@ -7,6 +7,7 @@ from scipy.special import ndtr
 
 from sparsetoken import Query, Task, Training, align, capacity, get_loss, oracle, predict
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.solution import Status
 from sparsetoken.theory.laws import FeatureLaw, attention_law
 
 TASK = Task(length=10, informative=1, strength=5.0)
@@ -201,3 +202,37 @@ def test_the_margin_vanishes_at_capacity() -> None:
     ]
     assert margins[0] / margins[1] == pytest.approx(10, rel=0.15)
     assert margins[1] / margins[2] == pytest.approx(10, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("task", "training", "classifier"),
+    [
+        (Task(10, 1, 4.0), Training(6, 3, ridge=10, query_step=20.0, loss="hinge"), "attention"),
+        (Task(100, 1, 4.0), Training(6, 3, ridge=0.1, loss="hinge"), "pooled"),
+        # A surplus far below what any data resolve changes nothing.
+        (Task(100, 1, 4.0, 0.5 + 1e-9), Training(6, 3, ridge=0.1, loss="hinge"), "pooled"),
+    ],
+)
+def test_a_bias_that_the_loss_does_not_determine_is_said_to_be_free(
+    task: Task, training: Training, classifier: str
+) -> None:
+    """All margins on the straight part of the hinge: simulation gives 0.4999 at d = 400."""
+    found = predict(task, training, classifier=classifier)
+    assert found.solution.status is Status.NOT_UNIQUE
+    assert "any bias from" in found.solution.message
+    assert abs(found.test_error - 0.4999) < 1e-3
+    # The bar reaches to the error of the best bias, which was once given as the answer.
+    best = 0.2349 if classifier == "attention" else 0.4739
+    assert found.test_error - found.uncertainty.test_error <= best + 1e-3
+    # With a surplus of a label that is not small the bias is determined, and so is all else.
+    tilted = predict(task.replace(positive_rate=0.4), training, classifier=classifier)
+    assert tilted.solution.status is not Status.NOT_UNIQUE
+    assert tilted.test_error == pytest.approx(0.4, abs=1e-3)
+
+
+def test_a_hinge_that_bends_enough_has_one_bias() -> None:
+    found = predict(
+        Task(100, 1, 4.0), Training(6, 3, ridge=0.005, loss="hinge"), classifier="pooled"
+    )
+    assert found.solution.status is Status.CONVERGED
+    assert found.uncertainty.test_error < 1e-8

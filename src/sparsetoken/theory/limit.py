@@ -6,13 +6,14 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
+from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.theory.interpolation import Shape
 from sparsetoken.theory.laws import FeatureLaw, score_law
@@ -22,7 +23,7 @@ from sparsetoken.theory.margin import (
     least_excess,
     widest_margin,
 )
-from sparsetoken.theory.potential import FirstOrder, Potential
+from sparsetoken.theory.potential import FirstOrder, Potential, SecondOrder
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import Saddle, solve_saddle
 from sparsetoken.validation import ParameterError
@@ -42,6 +43,12 @@ _SOLUTION = 1e-5
 
 # How often the gradient is evaluated on the fine law, at most.
 _CORRECTIONS = 8
+
+# Finite data have a surplus of one label of the order of 1/√n. It moves the bias by its own size in
+# margins where the loss has less curvature than that, in units of its slope; this is for n of 10^5.
+# Where there is none at all the bias depends on the logarithm of the surplus only.
+_STRAIGHT = _SURPLUS = 3e-3
+_ALTERNATIVES = 9
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,10 @@ class LimitReadout:
         Numerical error of the training loss, apart from the law's.
     margin, replicate_margins : float and array, or None
         Margin of the unit-norm readout, for the maximum-margin classifier.
+    alternatives : array of shape (m, k + 2), or None
+        Other readouts that are as good, if the solution is not unique.
+    train_error_range : float
+        How far the training error of the alternatives differs.
     state : State
     solution : Solution
     """
@@ -102,6 +113,8 @@ class LimitReadout:
     solution: Solution
     margin: float | None = None
     replicate_margins: Array | None = None
+    alternatives: Array | None = None
+    train_error_range: float = 0.0
 
 
 def limit_readout(
@@ -152,9 +165,13 @@ def limit_readout(
         detail = f"the kinks of the loss are smoothed over a width {saddle.smoothing:.1g}"
         note = (Status.NOT_UNIQUE, detail)
     finer = potential if exact else Potential(fine, loss, alpha, shapes[1], *_precision(tolerance))
+    if saddle.result.evaluation.bend < _STRAIGHT:
+        return _any_bias(potential, finer, ridge, saddle)
     offset = start.offset if start is not None and start.kind == "saddle" else None
     carried = _carried_over(finer, ridge, saddle, offset)
     offset = carried.point - saddle.result.point
+    if saddle.smoothing:
+        carried = replace(carried, error=carried.error + _smoothing_error(potential, ridge, saddle))
     state = State("saddle", saddle.result.point, (potential.shapes, finer.shapes), offset)
     return _trained(finer, saddle, carried, note, state)
 
@@ -166,6 +183,76 @@ def _precision(tolerance: float) -> tuple[float, int]:
     """
     tables = float(np.clip(2e-3 * tolerance, 2e-7, 1e-5))
     return tables, 5 if tolerance >= 1e-3 else 6 if tolerance >= 1e-4 else 8
+
+
+def _smoothing_error(potential: Potential, ridge: float, saddle: Saddle) -> Array:
+    """Return how far twice the smoothing would move the solution: what is left of it, about."""
+    point = saddle.result.point
+    twice = newton(
+        lambda x: potential.second_order(x, ridge, 2 * saddle.smoothing),
+        point,
+        np.ones(len(point), dtype=bool),
+        np.arange(len(point)) >= len(point) - 3,
+        _SOLUTION,
+    )
+    return np.abs(twice.point - point) if twice.converged else np.full(len(point), np.inf)
+
+
+def _any_bias(coarse: Potential, fine: Potential, ridge: float, saddle: Saddle) -> LimitReadout:
+    """Return the readout where all margins lie on a straight part of the loss (docs, section 5.7).
+
+    The bias is then decided by which label happens to be more frequent: it moves until a few
+    margins reach a kink. The answer has the bias that a surplus of positives would choose, and the
+    alternatives reach to that of a surplus of negatives.
+    """
+    index = len(coarse.law.noisy)
+    edges = [_tilted_solution(coarse, ridge, surplus) for surplus in (_SURPLUS, -_SURPLUS)]
+    high, low = (edge.point[index] for edge in edges)
+    point = np.mean([edge.point for edge in edges], axis=0)
+    # Anywhere in between all other variables are the same.
+    middle = newton(
+        lambda x: coarse.second_order(x, ridge),
+        point,
+        np.arange(len(point)) != index,
+        np.arange(len(point)) >= len(point) - 3,
+        _SOLUTION,
+    )
+    result = replace(
+        middle,
+        converged=middle.converged and all(edge.converged for edge in edges),
+        steps=saddle.result.steps + middle.steps + sum(edge.steps for edge in edges),
+    )
+    carried = _carried_over(fine, ridge, Saddle(result, 0.0), frozen=index)
+    detail = f"any bias from {low:.3g} to {high:.3g} is as good, for the loss is straight there"
+    state = State("any bias", result.point)
+
+    def with_bias(bias: float) -> LimitReadout:
+        moved = carried.point.copy()
+        moved[index] = bias
+        shifted = replace(carried, point=moved)
+        note = (Status.NOT_UNIQUE, detail)
+        return _trained(fine, Saddle(result, 0.0), shifted, note, state)
+
+    chosen, *others = [with_bias(bias) for bias in np.linspace(high, low, _ALTERNATIVES)]
+    curved = float(0.5 * middle.evaluation.bend * (high - low) ** 2)
+    return replace(
+        chosen,
+        train_loss_error=chosen.train_loss_error + curved,
+        alternatives=np.array([other.weights for other in others]),
+        train_error_range=max(abs(other.train_error - chosen.train_error) for other in others),
+    )
+
+
+def _tilted_solution(
+    potential: Potential, ridge: float, surplus: float
+) -> NewtonResult[SecondOrder]:
+    """Return the solution with so many more positives than there are, as a share of all samples."""
+    law = potential.law
+    rate = float(law.weight[law.label > 0].sum())
+    factors = np.where(law.label > 0, 1 + surplus / rate, 1 - surplus / (1 - rate))
+    tilted = replace(law, weight=law.weight * factors)
+    dimensions = potential.alpha * law.dimension_ratio
+    return solve_saddle(Potential(tilted, potential.loss, dimensions), ridge, None).result
 
 
 def _refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
@@ -235,14 +322,21 @@ class _Carried:
 # A solver that failed may have ended where the gradient overflows.
 @np.errstate(all="ignore")
 def _carried_over(
-    potential: Potential, ridge: float, saddle: Saddle, offset: Array | None
+    potential: Potential,
+    ridge: float,
+    saddle: Saddle,
+    offset: Array | None = None,
+    frozen: int | None = None,
 ) -> _Carried:
     """Repeat x ← x - H⁻¹ ∇Ψ with the Hessian of the coarse law and the gradient of the fine one.
 
-    The `offset` between the two solutions at a problem nearby is a first guess of that here.
+    The `offset` between the two solutions at a problem nearby is a first guess of that here. A
+    variable that is `frozen` stays as it is.
     """
     rough = saddle.result
-    inverse = np.linalg.pinv(rough.evaluation.hessian)
+    index = np.flatnonzero(np.arange(len(rough.point)) != (-1 if frozen is None else frozen))
+    inverse = np.zeros_like(rough.evaluation.hessian)
+    inverse[np.ix_(index, index)] = np.linalg.pinv(rough.evaluation.hessian[np.ix_(index, index)])
     point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
     if offset is not None and np.all(np.abs(offset[-3:]) <= 0.3 * point[-3:]):
         point = point + offset

@@ -63,11 +63,14 @@ class SecondOrder(FirstOrder):
     value : float
     hessian : array of shape (v, v)
     train_loss_gradient : array of shape (v,)
+    bend : float
+        E D/|E p|: how far the loss is from a straight line where the margins lie.
     """
 
     value: float
     hessian: Array
     train_loss_gradient: Array
+    bend: float
 
 
 class Potential:
@@ -126,6 +129,7 @@ class Potential:
             value=float(self.alpha * envelope + chain.outer_value),
             hessian=chain.hessian(inner_gradient, inner_hessian),
             train_loss_gradient=self._train_loss_gradient(moments, step) @ chain.jacobian,
+            bend=_bend(*(float(self.law.weight @ moments[:, column]) for column in (4, 1))),
         )
 
     def below(self, x: Array, level: Array | float) -> Array:
@@ -232,6 +236,10 @@ class Potential:
             self._exact(x, smoothing, centre, scale, factor * self._order) for factor in (2, 1)
         )
         return np.asarray(np.abs(finer - usual).max(axis=0))
+
+
+def _bend(curvature: float, slope: float) -> float:
+    return abs(curvature / slope) if slope != 0 else np.inf
 
 
 @dataclass

@@ -36,6 +36,8 @@ __all__ = [
     "training_law",
 ]
 
+_FAILED = tuple(status for status in Status if not status.converged)
+
 # Where positives are rarer, the error says little, and results show the AUC as well.
 FEW_POSITIVES = 0.2
 
@@ -355,7 +357,9 @@ class Predictor:
             found = self._predict_at(task, training, query, size)
             prediction = replace(found, learnt=learnt)
             error = prediction.uncertainty.test_error
-            settled = error <= self.tolerance or not prediction.solution.converged
+            status = prediction.solution.status
+            # More points do not make an answer unique.
+            settled = error <= self.tolerance or status in (Status.NOT_UNIQUE, *_FAILED)
             if settled or self.law.exact:
                 return prediction
             if size == LAST_SIZE:
@@ -495,6 +499,9 @@ def _test_error(readout: LimitReadout, tested: FeatureLaw) -> _TestError:
     test_errors = tested.by_replicate(misclassified(tested, replicates))
     numerical = float(_sensitivity(tested, readout.weights) @ readout.weights_error)
     bar = replicate_error(test_errors, float(shares.max())) + numerical
+    if readout.alternatives is not None:
+        others = [tested.weight @ misclassified(tested, row) for row in readout.alternatives]
+        bar += float(np.abs(np.array(others) - value).max())
     seen = exact or value**2 >= FEW_POINTS * float(shares @ shares)
     return _TestError(value, bar if seen else max(bar, value), numerical, seen)
 
@@ -509,7 +516,9 @@ def _summary(readout: LimitReadout, error: _TestError, query: Query | None, at: 
     uncertainty = Uncertainty(
         test_error=error.bar,
         train_loss=replicate_error(readout.replicate_train_loss) + readout.train_loss_error,
-        train_error=replicate_error(readout.replicate_train_error) + error.numerical,
+        train_error=replicate_error(readout.replicate_train_error)
+        + error.numerical
+        + readout.train_error_range,
         margin=margin_error,
     )
     if not readout.solution.converged:

@@ -69,7 +69,9 @@ def solve_saddle(
     noise = float(law.weight @ law.scale**2)
     heavy = max(ridge, noise + float(law.weight @ (law.coordinates**2).sum(axis=1)))
     smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
-    result = solve(_heavy_ridge_point(potential, heavy), heavy, smoothing, heavy == ridge)
+    result = solve(
+        _heavy_ridge_point(potential, heavy, smoothing), heavy, smoothing, heavy == ridge
+    )
     result, reached = _lower(
         lambda point, value, last: solve(point, value, smoothing, last),
         result,
@@ -130,17 +132,21 @@ _LEAST_FACTOR = 1.1
 _JUMPS = 3
 
 
-def _heavy_ridge_point(potential: Potential, ridge: float) -> Array:
+def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float) -> Array:
     """Return the solution to leading order in 1/ridge: a readout close to zero.
 
-    There every slope is ℓ'(0), χ = 1/Λ, and β² = α ℓ'(0)² (E S² - ‖E D‖²).
+    There every slope is that of the (smoothed) loss at 0, χ = 1/Λ, and β² = α ℓ'(0)² (E S² - ‖E D‖²).
     """
-    law, alpha = potential.law, potential.alpha
-    slope = abs(float(potential.loss.slope(np.zeros(1))[0]))
+    law, alpha, loss = potential.law, potential.alpha, potential.loss
+    origin = (
+        loss.prox(np.zeros(1), smoothing) / -smoothing if smoothing else loss.slope(np.zeros(1))
+    )
+    slope = abs(float(origin[0]))
     means = law.weight @ law.signed
     linear = slope / ridge * means * (law.penalised - law.lost / alpha)
-    removed = means * law.lost
-    square = float(law.weight @ law.scale**2 - removed @ removed)
+    removed, noise = means * law.lost, float(law.weight @ law.scale**2)
+    # Where attention is close to pooling hardly anything of the noise is left.
+    square = max(noise - float(removed @ removed), 1e-3 * noise)
     dual = np.sqrt(alpha * square) * max(slope, 1e-3)
     width = dual / (alpha * ridge)
     return np.array([*linear, width, width, dual])
