@@ -178,12 +178,12 @@ def test_numbers_of_another_derivation() -> None:
 @pytest.mark.parametrize("alpha", [0.5, 20.0])
 def test_no_ridge_is_the_limit_of_a_small_one(loss: str, alpha: float) -> None:
     training = TRAINING.replace(loss=loss, ridge=0.0, alpha0=alpha, alpha1=alpha)
-    limit = predict(TASK, training, tolerance=1.0)
-    near = predict(TASK, training.replace(ridge=1e-8), tolerance=1.0)
+    limit = predict(TASK, training, tolerance=1e-3)
+    near = predict(TASK, training.replace(ridge=1e-8), tolerance=1e-3)
     assert (limit.margin is not None) == (alpha < 1 and loss != "square")
     # The logistic loss approaches the maximum margin only logarithmically.
     slow = loss == "logistic" and alpha < 1
-    assert limit.test_error == pytest.approx(near.test_error, abs=1e-2 if slow else 3e-4)
+    assert limit.test_error == pytest.approx(near.test_error, abs=2e-2 if slow else 3e-4)
     assert limit.train_loss == pytest.approx(near.train_loss, abs=1e-3 if slow else 1e-4)
 
 
