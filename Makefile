@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: reproduce test lint format types docs clean browser package
+.PHONY: FORCE reproduce test lint format types docs clean browser package
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -36,11 +36,14 @@ format: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# Asked every time: only the tool knows whether an environment was made in this folder.
+$(VENV)/.installed: FORCE
 	@$(PYTHON) tools/install.py
 
-$(VENV)/.installed-%: pyproject.toml constraints.txt
+$(VENV)/.installed-%: FORCE
 	@$(PYTHON) tools/install.py $*
+
+FORCE:
 
 clean:
 	rm -rf $(VENV) $(VENV).lock build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .coverage*

@@ -32,7 +32,7 @@ def main(extra):
         sys.stdout.flush()
         if not works():
             make_environment()
-        install("-e", ROOT + ("[" + extra + "]" if extra else ""))
+        install("-e", ".[" + extra + "]" if extra else ".")
         for path in {stamp, os.path.join(VENV, ".installed")}:
             with open(path, "w"):
                 pass
@@ -54,16 +54,38 @@ class Lock:
 
 
 def is_fresh(stamp):
-    """Tell whether the stamp exists and is at least as new as its sources."""
-    return os.path.exists(stamp) and all(
-        os.path.getmtime(stamp) >= os.path.getmtime(source) for source in SOURCES
+    """Tell whether the stamp exists, is at least as new as its sources, and was made here."""
+    return (
+        os.path.exists(stamp)
+        and all(os.path.getmtime(stamp) >= os.path.getmtime(source) for source in SOURCES)
+        and made_here()
     )
 
 
+def made_here():
+    """Tell whether .venv was made in this folder, by what it says itself.
+
+    Copied or moved, its commands and the package lead back to the folder that it was made in.
+    """
+    try:
+        with open(os.path.join(VENV, "pyvenv.cfg"), encoding="utf-8") as file:
+            made_by = [line for line in file if line.startswith("command = ")]
+    except OSError:
+        return True
+    return not made_by or made_by[0].rstrip().endswith(VENV)
+
+
 def works():
-    """Tell whether .venv has a Python with pip; an interrupted attempt may have left less."""
+    """Tell whether .venv was made here and has a Python with pip.
+
+    An interrupted attempt may have left less, and a moved clone one that belongs elsewhere.
+    """
     command = [PYTHON, "-m", "pip", "--version"]
-    return os.path.exists(PYTHON) and subprocess.call(command, stdout=subprocess.DEVNULL) == 0
+    return (
+        made_here()
+        and os.path.exists(PYTHON)
+        and subprocess.call(command, stdout=subprocess.DEVNULL) == 0
+    )
 
 
 def make_environment():
@@ -78,15 +100,15 @@ def make_environment():
 
 def install(*what):
     """Run pip with the versions of constraints.txt, those of the build's own tools included."""
-    constraints = os.path.join(ROOT, "constraints.txt")
+    # By a name without folders: pip takes a path with a space for two.
     environment = dict(
         os.environ,
-        PIP_CONSTRAINT=constraints,
-        PIP_BUILD_CONSTRAINT=constraints,
+        PIP_CONSTRAINT="constraints.txt",
+        PIP_BUILD_CONSTRAINT="constraints.txt",
         PIP_DISABLE_PIP_VERSION_CHECK="1",
     )
     command = [PYTHON, "-m", "pip", "install", "--quiet", *what]
-    if subprocess.call(command, env=environment):
+    if subprocess.call(command, env=environment, cwd=ROOT):
         sys.exit("pip could not install sparsetoken; its messages are above.")
 
 

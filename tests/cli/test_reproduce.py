@@ -1,4 +1,7 @@
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,3 +113,29 @@ def test_a_run_of_some_claims_has_a_folder_of_its_own(
     result = CliRunner().invoke(main, ["reproduce", "5", "--quick", "--workers", "1"])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "reproduction" / "quick" / "claims-5" / "report.html").exists()
+
+
+def test_a_second_reproduction_in_the_same_folder_is_refused_and_harms_nothing(
+    runner: CliRunner, tmp_path: Path
+) -> None:
+    command = ["reproduce", "4", "--quick", "--workers", "1", "--output", str(tmp_path)]
+    words = [sys.executable, "-m", "sparsetoken", *command]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + 100
+        while not list(tmp_path.glob("store/*.sqlite")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        second = runner.invoke(main, command)
+        assert first.wait(timeout=100) == 0
+    assert second.exit_code == 2
+    assert f"another reproduction is running in {tmp_path}" in second.output
+    [entry] = json.loads((tmp_path / "verdicts.json").read_text())["claims"]
+    assert entry["verdict"] == "confirmed"
+
+
+def test_a_report_that_is_not_ours_is_replaced_by_force_alone(
+    runner: CliRunner, tmp_path: Path
+) -> None:
+    (tmp_path / "report.html").write_text("<p>my report</p>")
+    result = runner.invoke(main, ["reproduce", "4", "--quick", "--output", str(tmp_path)])
+    assert (result.exit_code, "--force" in result.output) == (2, True)
+    assert (tmp_path / "report.html").read_text() == "<p>my report</p>"

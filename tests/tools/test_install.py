@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,29 +28,81 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(folder: Path, target: str) -> str:
-    """Return what make would run."""
-    return subprocess.run(
-        ["make", "--dry-run", target], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout
+@pytest.fixture
+def installed(copy: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Return what runs the tool for an extra and says what it would have given to pip."""
+
+    def run(extra: str) -> list[str]:
+        made: list[str] = []
+        tool = runpy.run_path(str(copy / "tools" / "install.py"))
+        for name, stand_in in (
+            ("install", lambda *what: made.extend(what)),
+            ("make_environment", lambda: made.append("environment")),
+        ):
+            monkeypatch.setitem(tool["main"].__globals__, name, stand_in)
+        tool["main"](extra)
+        return made
+
+    return run
 
 
-def test_a_second_call_installs_nothing(copy: Path) -> None:
-    assert "install.py" not in plan(copy, "reproduce")
-    assert "sparsetoken reproduce" in plan(copy, "reproduce")
+def test_make_asks_the_tool_every_time(copy: Path) -> None:
+    for target, extra in (("reproduce", ""), ("test", " dev"), ("docs", " docs")):
+        shown = subprocess.run(
+            ["make", "--dry-run", target], cwd=copy, capture_output=True, text=True, check=True
+        ).stdout
+        assert f"tools/install.py{extra}\n" in shown
 
 
-def test_tests_after_only_a_reproduction_install_their_own_tools(copy: Path) -> None:
-    assert "install.py dev" in plan(copy, "test")
-    (copy / ".venv" / ".installed-dev").touch()
-    assert "install.py" not in plan(copy, "test")
+def test_a_second_call_installs_nothing(installed: Callable[[str], list[str]]) -> None:
+    assert installed("") == []
+
+
+def test_tests_after_only_a_reproduction_install_their_own_tools(
+    installed: Callable[[str], list[str]],
+) -> None:
+    assert installed("dev")[-2:] == ["-e", ".[dev]"]
+    assert installed("dev") == []
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
-def test_a_change_of_what_is_needed_installs_again(copy: Path, name: str) -> None:
+def test_a_change_of_what_is_needed_installs_again(
+    copy: Path, name: str, installed: Callable[[str], list[str]]
+) -> None:
     later = time.time() + 10
     os.utime(copy / name, (later, later))
-    assert "install.py" in plan(copy, "reproduce")
+    assert installed("")[-2:] == ["-e", "."]
+
+
+def test_an_environment_that_was_made_elsewhere_is_made_anew(
+    copy: Path, installed: Callable[[str], list[str]]
+) -> None:
+    here = f"command = python -m venv --clear {copy / '.venv'}\n"
+    (copy / ".venv" / "pyvenv.cfg").write_text(here)
+    assert installed("") == []
+    (copy / ".venv" / "pyvenv.cfg").write_text(here.replace("/.venv", "/old/.venv"))
+    assert installed("") == ["environment", "-e", "."]
+
+
+def test_pip_is_given_no_path_that_a_space_could_split(tmp_path: Path) -> None:
+    """Run the real pip, in a folder with a space, on a package that needs nothing."""
+    folder = tmp_path / "a folder"
+    (folder / "tools").mkdir(parents=True)
+    shutil.copy(INSTALL, folder / "tools" / "install.py")
+    (folder / "constraints.txt").write_text("never-needed==1.0\n")
+    tool = runpy.run_path(str(folder / "tools" / "install.py"))
+    asked: list[tuple[dict[str, str], str]] = []
+
+    def call(_: list[str], env: dict[str, str], cwd: str) -> int:
+        asked.append((env, cwd))
+        checked = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--no-index"]
+        return subprocess.call([*checked, "pip"], env=env, cwd=cwd)
+
+    tool["install"].__globals__["subprocess"] = SimpleNamespace(call=call)
+    tool["install"]("-e", ".")
+    [(environment, place)] = asked
+    assert " " not in environment["PIP_CONSTRAINT"]
+    assert place == str(folder)
 
 
 def test_an_old_python_is_told_which_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

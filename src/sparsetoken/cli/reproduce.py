@@ -1,16 +1,18 @@
 """`sparsetoken reproduce`."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sparsetoken.cli.options import json_option
-from sparsetoken.cli.output import check_writable
+from sparsetoken.cli.output import Refusal, check_writable, force_option
+from sparsetoken.limits import MOST_WORKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -34,7 +36,7 @@ COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broke
 )
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MOST_WORKERS),
     default=2,
     show_default=True,
     help="Processes to share the work.",
@@ -46,6 +48,7 @@ COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broke
     show_default=True,
     help="Seed of the simulation.",
 )
+@force_option
 @json_option
 def reproduce(
     numbers: tuple[int, ...],
@@ -54,6 +57,7 @@ def reproduce(
     output: Path | None,
     workers: int,
     seed: int,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Measure, draw and judge the paper's claims: all, or those with these NUMBERS.
@@ -78,14 +82,15 @@ def reproduce(
         chosen_name = "-".join(["claims", *map(str, numbers)]) if numbers else "all"
         output = Path("reproduction") / profile / chosen_name
     output.mkdir(parents=True, exist_ok=True)
-    check_writable(output / "report.html", lambda content: b"sparsetoken" in content)
-    findings = _examine_all(chosen, profile, seed, output, workers, console)
+    check_writable(output / "report.html", lambda content: b"sparsetoken" in content, force=force)
     command = " ".join(
         ["sparsetoken reproduce", *map(str, numbers), *(["--quick"] if quick else [])]
     )
     if seed:
         command += f" --seed {seed}"
-    report = write_results(findings, output, profile, seed, command)
+    with _alone_in(output):
+        findings = _examine_all(chosen, profile, seed, output, workers, console)
+        report = write_results(findings, output, profile, seed, command)
     _show_verdicts(findings, console)
     console.print(f"Report: {report}", soft_wrap=True, markup=False)
     if as_json:
@@ -95,6 +100,22 @@ def reproduce(
         click.echo(f"Claim {finding.claim.number} broke: {finding.error}", err=True)
     if broken:
         raise SystemExit(1)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> "Iterator[None]":
+    """Refuse a folder in which another reproduction is running: they share stores and results."""
+    from sparsetoken.files import FileLock, LockTaken
+
+    try:
+        lock = FileLock(folder / ".lock")
+    except LockTaken:
+        raise Refusal(
+            f"another reproduction is running in {folder}: wait for it, or name another folder "
+            "with --output"
+        ) from None
+    with lock:
+        yield
 
 
 def _examine_all(
