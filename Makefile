@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: FORCE reproduce test lint format types docs clean browser package
+.PHONY: FORCE attack reproduce test lint format types docs clean browser package
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -18,6 +18,10 @@ test: $(VENV)/.installed-dev
 
 browser: $(VENV)/.installed-browser
 	$(BIN)/python -m pytest --no-showlocals tests_browser
+
+# At most half an hour; the quick part is among the tests.
+attack: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/attack.py
 
 package: $(VENV)/.installed-dev
 	$(BIN)/python tools/package.py

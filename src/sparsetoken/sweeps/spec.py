@@ -326,6 +326,7 @@ def parse_study(text: str, source: str = "the study") -> Study:
     The modules that the study names under `imports` are imported, looked for in the folder of the
     file too.
     """
+    validation.instance("text", text, str)
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
