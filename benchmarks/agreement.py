@@ -3,8 +3,9 @@
     python benchmarks/agreement.py [--seed 0] [--dimensions 250 500 1000 2000] [--output docs/agreement]
 
 Settings are drawn at random, before anything is computed, from the ranges in `draw_settings`: both
-losses, three classifiers, learnt and given queries, with and without a shift at test time, without
-ridge, and the capacity. For each quantity and dimension the study writes the mean over trials, its
+losses, three classifiers, learnt and given queries, with and without a shift at test time, with
+another sharpness and the best bias there, without ridge, and the capacity. Ranking and localisation
+are compared in every setting of trials. For each quantity and dimension the study writes the mean over trials, its
 z-score against theory, and the bias c in simulation = theory + c/d, fitted over the dimensions.
 
 Fluctuations between trials fall as 1/√d, so one standard deviation (times √d) is estimated from the
@@ -46,6 +47,7 @@ from sparsetoken.simulation.reduced import (
     reduced_vectorised,
 )
 from sparsetoken.simulation.streams import stream
+from sparsetoken.theory.prediction import METRICS, RANKING
 
 TRIALS = {250: 40, 500: 20, 1000: 8, 2000: 4}
 COMPARED = ("test_error", "train_loss", "train_error", "alignment", "readout_cosine", "margin")
@@ -67,6 +69,8 @@ PLAN = (
     ("capacity, given query", "attention", 2),
     ("capacity, pooled", "pooled", 1),
     ("capacity, vectorised", "vectorised", 1),
+    ("given query, sharper, best bias", "attention", 3),
+    ("learnt query, shift, hard maximum, best bias", "attention", 2),
 )
 RATIO_UNIT = 250
 
@@ -81,6 +85,16 @@ class Setting:
     classifier: str = "attention"
     query: Query | None = None
     at: Task | None = None
+    at_sharpness: float | None = None
+
+    @property
+    def usage(self) -> dict[str, object]:
+        """How the trained classifier is used at test time."""
+        return {
+            "at": self.at,
+            "at_sharpness": self.at_sharpness,
+            "recalibrate": "best bias" in self.group,
+        }
 
 
 @dataclass
@@ -165,6 +179,7 @@ def _draw(group: str, classifier: str, number: int, rng: np.random.Generator) ->
             classifier,
             given if "given" in group else None,
             other if "shift" in group else None,
+            math.inf if "hard" in group else 3 * given.sharpness if "sharper" in group else None,
         )
         # A capacity is bounded by what can be afforded at the largest dimension.
         largest = LARGEST_CAPACITY * _width(setting)
@@ -210,8 +225,11 @@ def _trial_study(
         setting.training,
         classifier=setting.classifier,
         query=setting.query,
-        at=setting.at,
+        **setting.usage,
     )
+    # Where a given query looks does not depend on the trial.
+    learnt_query = setting.classifier == "attention" and setting.query is None
+    metrics = METRICS if learnt_query else RANKING
     values = {
         "test_error": (theory.test_error, theory.uncertainty.test_error),
         "train_loss": (theory.train_loss, theory.uncertainty.train_loss),
@@ -219,10 +237,12 @@ def _trial_study(
     }
     if theory.margin is not None:
         values["margin"] = (theory.margin, theory.uncertainty.margin or 0.0)
-    if setting.classifier == "attention" and setting.query is None:
+    if learnt_query:
         learnt = align(setting.task, setting.training)
         values["alignment"] = (learnt.alignment, 0.0)
         values["readout_cosine"] = (learnt.readout_cosine, 0.0)
+    ranked = theory.metrics(*metrics)
+    values |= {name: (ranked[name], ranked[f"{name}_uncertainty"]) for name in metrics}
     # Theory's error bars cover 98 %: a third of them is a standard error.
     found = {
         name: Comparison(index, setting.group, name, value, error / 3)
@@ -237,7 +257,8 @@ def _trial_study(
                 trial=trial,
                 classifier=setting.classifier,
                 query=setting.query,
-                at=setting.at,
+                **setting.usage,
+                metrics=metrics,
                 seed=seed,
                 check_separable=False,
             )
@@ -353,6 +374,8 @@ def _flat(index: int, setting: Setting) -> dict[str, object]:
     }
     for name, part in (("", setting.task), ("", setting.training)):
         row |= {name + key: _short(value) for key, value in part.to_dict().items()}
+    if setting.at_sharpness is not None:
+        row["at_sharpness"] = _short(setting.at_sharpness)
     for name, part in (("query_", setting.query), ("at_", setting.at)):
         row |= {
             name + key: _short(value) for key, value in (part.to_dict() if part else {}).items()

@@ -19,9 +19,9 @@ METRICS = ("auc", "average_precision", "balanced_error", "attended_mass", "hit_r
 _TINY = 1e-290
 _PAIRINGS = 8
 _FEW_PAIRS = 4096
-_THRESHOLDS = 97
-_PLACED_POINTS = 4096
-_OFFSETS = np.linspace(-4, 4, 9)
+_THRESHOLDS = 129
+_PLACED_POINTS = 2048
+_OFFSETS = np.linspace(-6, 6, 13)
 
 Class = tuple[Array, Array]
 
@@ -103,7 +103,7 @@ class ScorePoints:
     def _average_precision(self) -> Array:
         """Return ∫ precision d(recall), by trapezoids between well-placed thresholds.
 
-        They follow the scores of positives from end to end, four spreads beyond the outermost; the
+        They follow the scores of positives from end to end, six spreads beyond the outermost; the
         rates at them are exact.
         """
         step = max(1, self.positive[0].size // _PLACED_POINTS)
