@@ -48,7 +48,7 @@ class Result:
 def attention_pipeline(seed: int) -> Pipeline:
     return make_pipeline(
         TokenWise(Nystroem(gamma=0.14, n_components=250, random_state=seed)),
-        AttentionClassifier(tied=True, sharpness=1.0, ridge=0.02, max_iter=60, random_state=seed),
+        AttentionClassifier(refine=True, tied=True, ridge=0.02),
     )
 
 

@@ -2,6 +2,8 @@
 
 python benchmarks/estimator_stages.py speed     # stages 1 to 3 against their matrix products
 python benchmarks/estimator_stages.py memory    # n = 100,000, L = 50, d = 64 as a memory map
+python benchmarks/estimator_stages.py cluster --folder DATA --count 1000000
+                                                # files of 50 × 64, on one and two Dask workers
 """
 
 import os
@@ -117,11 +119,57 @@ def fit(folder: str) -> None:
     print(f"peak resident memory {peak / 1e9:.2f} GB (goal: under 1 GB)")
 
 
+def cluster(folder: str, count: int, length: int = 50, dimension: int = 64) -> None:
+    """Fit files of sequences on one worker and on two; files that are there are used again."""
+    from distributed import Client, LocalCluster
+
+    where = Path(folder)
+    where.mkdir(parents=True, exist_ok=True)
+    size = min(20_000, count)
+    paths, labels = [], []
+    for start in range(0, count, size):
+        path = where / f"X{start}.npy"
+        X, y = draw(min(size, count - start), length, dimension, start)
+        if not path.exists():
+            np.save(path, X)
+        paths.append(path)
+        labels.append(y)
+    results = []
+    for workers in (1, 2):
+        with (
+            LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+            ) as local,
+            Client(local) as client,
+        ):
+            start_time = time.perf_counter()
+            model = AttentionClassifier(refine=True, tied=True, sharpness=1.0, ridge=0.01)
+            model.fit(paths, np.concatenate(labels), client=client)
+            seconds = time.perf_counter() - start_time
+            peaks = client.run(_peak)
+        results.append(model.queries_)
+        print(
+            f"{workers} workers: {seconds:.1f} s, {model.n_iter_} iterations, peak memory of a "
+            f"worker {max(peaks.values()) / 1e9:.2f} GB, here {_peak() / 1e9:.2f} GB",
+            flush=True,
+        )
+    print("the same to the last bit:", bool(np.array_equal(*results)))
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("speed", "memory", "write", "fit"))
+    parser.add_argument("what", choices=("speed", "memory", "cluster", "write", "fit"))
     parser.add_argument("folder", nargs="?", help="where `write` and `fit` keep the data")
+    parser.add_argument("--folder", dest="files", default="cluster-data", help="of `cluster`")
+    parser.add_argument("--count", type=int, default=1_000_000, help="sequences of `cluster`")
     options = parser.parse_args()
+    if options.what == "cluster":
+        cluster(options.files, options.count)
+        return
     steps = {"speed": speed, "memory": memory}
     if options.what in steps:
         steps[options.what]()

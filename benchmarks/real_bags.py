@@ -323,7 +323,8 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="only show the tables of such a file")
     options = parser.parse_args()
     if options.table:
-        show([Result(**row) for row in json.loads(options.table.read_text())])
+        rows = [Result(**row) for row in json.loads(options.table.read_text())]
+        show([row for row in rows if row.fold % 5 < options.folds])
         return
     groups = {"quick": QUICK, "all": tuple(MODELS)}
     models = [name for given in options.models for name in groups.get(given, (given,))]

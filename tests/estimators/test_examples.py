@@ -18,6 +18,7 @@ FIGURES = {
     "plot_bag_length": 1,
     "plot_digit_bags": 1,
     "plot_grid_search": 1,
+    "plot_recalibration": 1,
     "plot_sensor_windows": 2,
 }
 
@@ -58,6 +59,14 @@ def test_grid_search(capsys: pytest.CaptureFixture[str]) -> None:
         column = ridge.index(parameters["attention__ridge"])
         assert names["scores"][row, column] == score, "the picture has its axes the right way"
     assert "cross-validated accuracy" in capsys.readouterr().out
+
+
+def test_recalibration(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = run("plot_recalibration")["errors"]
+    assert len(plt.get_fignums()) == FIGURES["plot_recalibration"]
+    for how in ("100 labels", "rate known"):
+        assert errors[f"recalibrated, {how}"][-1] < 0.5 * errors["as trained"][-1]
+    assert "sharpness" in capsys.readouterr().out
 
 
 def test_sensor_windows(capsys: pytest.CaptureFixture[str]) -> None:

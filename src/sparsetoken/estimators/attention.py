@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.base import Check, Model, SequenceClassifier, automatic
-from sparsetoken.estimators.choice import Candidate, Wishes, choose, whitening_pays
+from sparsetoken.estimators.choice import Candidate, Wishes, choose
 from sparsetoken.estimators.export import write_export
 from sparsetoken.estimators.heads import (
     FittedHeads,
@@ -179,15 +179,17 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         coefficients = first_coefficients(labelled.labels, balanced, settings.loss)
         firsts: Array | None
         scaler, firsts = first_pass(labelled.sequences, labelled.weights, coefficients)
-        white = self._whitened(labelled, scaler, settings)
-        if white is not None:
-            scaler, firsts = white, firsts @ white.whitening
+        white = self._whitened(labelled, scaler, wishes)
+        if white is not None and self.whiten is True:
+            scaler, white = white, None
         if self.split is None or wishes.families == ("pooled",):
             for_query, for_readout, own_query = labelled, labelled, None
         else:
             for_query, for_readout = labelled.split(self.split, rng)
             firsts, own_query = None, for_query
-        plan, candidates = choose(for_readout, own_query, scaler, wishes, settings)
+        plan, candidates, scaler = choose(for_readout, own_query, scaler, white, wishes, settings)
+        if firsts is not None and scaler.whitening is not None:
+            firsts = firsts @ scaler.whitening
         fitted = fit_heads(for_readout, for_query, scaler, plan, settings, firsts)
         if not all(one.converged for one in fitted):
             warnings.warn(
@@ -207,22 +209,20 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         )
 
     def _whitened(
-        self, labelled: LabelledSequences, scaler: Scaler, settings: HeadSettings
+        self, labelled: LabelledSequences, scaler: Scaler, wishes: Wishes
     ) -> Scaler | None:
-        """Return the scaler that whitens, if that is wanted or seems to pay."""
+        """Return a scaler that whitens, if that is wanted, or worth a comparison."""
         sequences = labelled.sequences
         if self.whiten is False or sequences.lengths.max() == 1 or sequences.dimension == 1:
             return None
         if self.whiten is True:
             return whitened(scaler, token_sample(sequences, scaler))
-        if sequences.dimension > WHITEN_AUTO_DIMENSION:
+        if sequences.dimension > WHITEN_AUTO_DIMENSION or "two-step" not in wishes.families:
+            return None
+        if wishes.plan() is not None:
             return None
         tokens = token_sample(sequences, scaler)
-        if not are_correlated(tokens):
-            return None
-        white = whitened(scaler, tokens)
-        pays = whitening_pays(labelled, None, scaler, white, settings)
-        return white if pays else None
+        return whitened(scaler, tokens) if are_correlated(tokens) else None
 
     def attention(self, X: Any, mask: Any = None, target: Any = None) -> Any:
         """Return the weight of each token, of sum 1 in each sequence, averaged over heads.
@@ -581,8 +581,8 @@ class AttentionClassifier(_Attending):
         tokens, β‖q‖), where refinement starts. 0 is mean pooling. "auto" tries several.
     whiten : True, False or "auto", default "auto"
         Whether to whiten tokens, with shrinkage, rather than only standardise them: for tokens that
-        share strong directions. "auto" does so if they are correlated and the two-step query gains
-        from it on held-out samples, for d up to 1,024.
+        share strong directions. "auto" does so if they are correlated and the two-step query, where
+        that is among the candidates, gains from it on held-out samples; for d up to 1,024.
     split : float in (0, 1) or None, default None
         Share of the samples used for the query alone, the rest for the readout; None uses all for
         both.
@@ -593,7 +593,7 @@ class AttentionClassifier(_Attending):
     loss : str, default "logistic"
         One of `sparsetoken.loss_names()`; with `refine`, a smooth one.
     class_weight : None, "balanced" or dict, default None
-    max_iter : int, default 100
+    max_iter : int, default 300
         Most iterations of L-BFGS for a head.
     tol : float, default 1e-5
         L-BFGS stops when two steps in a row improve the objective by less than this.
@@ -630,7 +630,7 @@ class AttentionClassifier(_Attending):
         ridge: float | str = "auto",
         loss: str = "logistic",
         class_weight: Any = None,
-        max_iter: int = 100,
+        max_iter: int = 300,
         tol: float = 1e-5,
         verbose: bool = False,
         length: int | None = None,
@@ -685,7 +685,7 @@ verbose, length, random_state
         ridge: float | str = "auto",
         loss: str = "logistic",
         class_weight: Any = None,
-        max_iter: int = 100,
+        max_iter: int = 300,
         tol: float = 1e-5,
         verbose: bool = False,
         length: int | None = None,

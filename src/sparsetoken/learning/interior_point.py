@@ -208,26 +208,49 @@ class _System:
         return None
 
     def step(self, residuals: _Residuals, barrier: float, affine: _Iterate | None) -> _Iterate:
-        """Return the Newton step to complementarity products of `barrier`."""
-        point = self.point
-        first = barrier - point.dual * point.surplus
-        second = barrier - point.violation_dual * point.violation
-        if affine is not None:
-            first = first - affine.dual * affine.surplus
-            second = second - affine.violation_dual * affine.violation
-        pulled = -residuals.margin + first / point.dual
-        if not self.hard:
-            pulled = pulled - (second - point.violation * residuals.bound) / point.violation_dual
-        right_w, right_b = self.examples.signed_total(self.stiffness * pulled)
+        """Return the Newton step to complementarity products of `barrier`.
+
+        With the dual a, surplus p, violation s and its multiplier z, the step solves
+
+            ridge Δw - Σ y_i Δa_i f_i = -r_w,  Σ y_i Δa_i = -r_b,  Δa + Δz = r_z,
+            y(⟨f, Δw⟩ + Δb) + Δs - Δp = -r_m,  a Δp + p Δa = c,  z Δs + s Δz = e.
+
+        The last four give Δa = k (g - y(⟨f, Δw⟩ + Δb)) with the stiffness k and the pull g, and
+        the first two are then the factored system for (Δw, Δb).
+        """
+        products, violation_products = self._missing_products(barrier, affine)
+        pull = self._pull(residuals, products, violation_products)
+        right_w, right_b = self.examples.signed_total(self.stiffness * pull)
         weights, bias = self.factor.solve(right_w - residuals.weights, right_b + residuals.bias)
-        dual = self.stiffness * (pulled - self.examples.margins(weights, bias))
-        surplus = (first - point.surplus * dual) / point.dual
+        dual = self.stiffness * (pull - self.examples.margins(weights, bias))
+        surplus = (products - self.point.surplus * dual) / self.point.dual
         if self.hard:
             still = np.zeros_like(dual)
             return _Iterate(weights, bias, dual, surplus, still, still)
         violation_dual = residuals.bound - dual
-        violation = (second - point.violation * violation_dual) / point.violation_dual
+        violation = (
+            violation_products - self.point.violation * violation_dual
+        ) / self.point.violation_dual
         return _Iterate(weights, bias, dual, surplus, violation, violation_dual)
+
+    def _missing_products(self, barrier: float, affine: _Iterate | None) -> tuple[Array, Array]:
+        """Return c and e: what a p and z s lack of the barrier, less the last step's own products."""
+        point = self.point
+        products = barrier - point.dual * point.surplus
+        violation_products = barrier - point.violation_dual * point.violation
+        if affine is not None:
+            products = products - affine.dual * affine.surplus
+            violation_products = violation_products - affine.violation_dual * affine.violation
+        return products, violation_products
+
+    def _pull(self, residuals: _Residuals, products: Array, violation_products: Array) -> Array:
+        """Return g = -r_m + c/a - (e - s r_z)/z, the last term only where violations are allowed."""
+        point = self.point
+        pull = -residuals.margin + products / point.dual
+        if self.hard:
+            return pull
+        given = violation_products - point.violation * residuals.bound
+        return np.asarray(pull - given / point.violation_dual)
 
 
 def _longest(point: _Iterate, step: _Iterate, *, hard: bool) -> float:
