@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -118,6 +119,90 @@ def test_a_cluster_with_another_version_is_refused(
             tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1,
             dask=cluster.scheduler_address,
         )  # fmt: skip
+
+
+DOCTORED = """
+import sparsetoken, sparsetoken.sweeps.cluster, sparsetoken.sweeps.worker
+for module in (sparsetoken, sparsetoken.sweeps.cluster, sparsetoken.sweeps.worker):
+    module.__version__ = "0.0.doctored"
+"""
+
+
+def test_a_worker_that_joins_later_with_another_version_gets_no_work(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparsetoken.sweeps.cluster, "_RECOUNT_SECONDS", 0.2)
+    (tmp_path / "doctored.py").write_text(DOCTORED)
+    words = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
+    words += ["--no-nanny", "--no-dashboard", "--nthreads", "8", "--preload"]
+    words += [str(tmp_path / "doctored.py"), "--local-directory", str(tmp_path)]
+    started: list[subprocess.Popen[bytes]] = []
+    notes: set[str] = set()
+
+    def join(now: Progress) -> None:
+        notes.add(now.note)
+        if not started and now.ran:
+            started.append(subprocess.Popen(words, stderr=subprocess.DEVNULL))
+        if any("doctored" in note for note in notes) and len(started) == 1:
+            started.append(started[0])  # seen: let it be there for a while
+
+    grid = [{"slope": float(slope), "sleep": 0.15} for slope in range(1, 6)]
+    try:
+        end = run_cells(
+            tmp_path / "a", grid, functions.noisy, trials=40,
+            dask=cluster.scheduler_address, progress=join,
+        )  # fmt: skip
+    finally:
+        for process in started[:1]:
+            process.terminate()
+            process.wait(timeout=60)
+    assert end.counts.done == 200
+    assert any("is not used: it has sparsetoken 0.0.doctored" in note for note in notes)
+    with Store(tmp_path / "a", check=True) as store:
+        assert {row[6] for row in store.trials()} == {sparsetoken.__version__}
+
+
+def test_work_of_another_version_is_never_stored(tmp_path: Path) -> None:
+    class Doctored(ThreadPoolExecutor):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return super().submit(lambda: fn(*args, **kwargs)._replace(version="0.0.doctored"))
+
+    with (
+        Doctored(1) as executor,
+        pytest.raises(SweepError, match=r"a worker has sparsetoken 0\.0\.doctored, not"),
+    ):
+        run_cells(tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=3, executor=executor)
+    assert results(tmp_path / "a") == []
+
+
+def test_without_workers_there_is_a_hint_and_then_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparsetoken.sweeps.cluster, "_RECOUNT_SECONDS", 0.1)
+    monkeypatch.setattr(sparsetoken.sweeps.cluster, "_PATIENCE_SECONDS", 1.0)
+    notes = []
+    with (
+        LocalCluster(
+            n_workers=0, processes=True, dashboard_address=":0", silence_logs="CRITICAL"
+        ) as empty,
+        pytest.raises(SweepError, match="no workers yet: start some with `dask worker"),
+    ):
+        run_cells(
+            tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1,
+            dask=empty.scheduler_address, progress=lambda now: notes.append(now.note),
+        )  # fmt: skip
+    assert any("no workers yet" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "", "tls://127.0.0.1:8786", "tcp://127.0.0.1", "http://x", "a b:1",
+                "tcp://127.0.0.1:99999"]
+)  # fmt: skip
+def test_what_is_no_address_ends_at_once(tmp_path: Path, address: str) -> None:
+    begin = time.monotonic()
+    with pytest.raises(SweepError, match=r"expected tcp://HOST:PORT"):
+        run_cells(tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1, dask=address)
+    assert time.monotonic() - begin < 30
 
 
 def test_a_scheduler_that_is_not_there_is_a_clear_error(

@@ -90,3 +90,10 @@ def test_what_cannot_be_drawn_is_refused(
 ) -> None:
     with Store(filled(tmp_path / "a", **lists)) as store, pytest.raises(SweepError, match=message):
         draw_store(store, None if len(lists) == 1 else "x", "y")
+
+
+def test_a_title_with_a_bad_formula_is_one_message(tmp_path: Path) -> None:
+    with Store(filled(tmp_path / "a", x=[2, 1])) as store:
+        assert draw_store(store, y="y", title=r"error against $\alpha_1$, 3 $")
+        with pytest.raises(SweepError, match=r"the title .* cannot be set: "):
+            draw_store(store, y="y", title=r"$\nonsense{$")

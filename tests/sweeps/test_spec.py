@@ -1,7 +1,9 @@
 """The study file: what it means and what it refuses."""
 
 import math
+import time
 from dataclasses import fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from sparsetoken import Query, Task, Training
 from sparsetoken.sweeps import StudyError, parse_study, read_study
 from sparsetoken.sweeps.cells import read_cell
+from sparsetoken.sweeps.grid import Grid, share
 
 HEAD = "trials = 1\ndimensions = 10\n"
 TASK = "[task]\nlength = 10\ninformative = 1\nstrength = 2\n"
@@ -225,3 +228,71 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(StudyError, match=r"binary\.toml has 1 problem:\n  cannot be read: .*utf-8"):
         read_study(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('"a.b" = 1\n' + PLAIN, "a.b: unknown key"),
+        (PLAIN.replace("trials = 1", "trials = " + "1" * 5000), "is not TOML: "),
+        ("x = " + "[" * 100_000 + "\n" + PLAIN, "is not TOML: nested too deeply"),
+        (
+            PLAIN + "ridge = { from = 1e-300, to = 1e300, count = 3, scale = 'log' }\n",
+            "training.ridge: from and to are too far apart for a range",
+        ),
+        (
+            PLAIN + "ridge = { from = -1e308, to = 1e308, count = 3 }\n",
+            "training.ridge: from and to are too far apart for a range",
+        ),
+        (
+            PLAIN + "ridge = { from = 1, to = 2, count = 1000000000 }\n",
+            "training.ridge: count = 1000000000 is not valid: expected an integer in [2, 1000000]",
+        ),
+        (
+            PLAIN.replace("trials = 1", "trials = 1000000000000"),
+            "trials: 1000000000000 of each of 1 cells are too many, at most 100000000 in all",
+        ),
+        (
+            PLAIN.replace("alpha1 = 2", "alpha1 = { from = 1, to = 2, count = 100000 }")
+            + "ridge = { from = 1, to = 2, count = 10000 }\n",
+            (
+                "1000000000 cells are too many, at most 10000000 are accepted: "
+                "training.alpha1 has 100000, training.ridge has 10000"
+            ),
+        ),
+    ],
+    ids=["dotted", "digits", "brackets", "log", "linear", "count", "trials", "product"],
+)
+def test_what_would_take_all_memory_or_time_is_one_message(text: str, problem: str) -> None:
+    begin = time.process_time()
+    [found] = problems(text)
+    assert found.startswith(problem)
+    assert time.process_time() - begin < 10
+
+
+def test_a_million_cells_cost_nothing_until_they_are_asked_for() -> None:
+    text = PLAIN.replace("alpha1 = 2", "alpha1 = { from = 1, to = 2, count = 1000 }")
+    text += "ridge = { from = 1, to = 2, count = 1000 }\n"
+    begin = time.process_time()
+    cells = parse_study(text).cells()
+    assert (len(cells), cells[-1]["alpha1"], cells[-1]["ridge"]) == (10**6, 2.0, 2.0)
+    assert cells[1] == {**cells[0], "ridge": cells[1]["ridge"]}
+    assert time.process_time() - begin < 2
+    assert list(islice(cells, 3)) == [cells[0], cells[1], cells[2]]
+
+
+def test_cells_of_a_grid_are_those_of_the_same_list() -> None:
+    text = 'zip = [["task.strength", "dimensions"]]\nclassifiers = ["attention", "pooled"]\n'
+    text += "trials = 1\ndimensions = [10, 20, 30]\n" + TASK.replace(
+        "strength = 2", "strength = [1, 2, 1.5]"
+    )
+    text += "[training]\nalpha0 = [1, 2]\nalpha1 = 1\n[at]\nlength = [5, 6]\n"
+    grid = parse_study(text).cells()
+    assert Grid.from_json(grid.to_json()) == grid
+    cells = list(grid)
+    assert [grid[number] for number in range(len(grid))] == cells
+    ignored = ("dimension", "sampler", "seed", "classifier")
+    lazy, listed = share(grid, ignored), share(cells, ignored)
+    for number in range(len(cells)):
+        assert lazy.first(number) == listed.first(number)
+        assert sorted(lazy.members(lazy.first(number))) == list(listed.members(lazy.first(number)))

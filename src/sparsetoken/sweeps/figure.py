@@ -100,8 +100,20 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
         panel.set_visible(False)
     shared_legend(figure, columns=3 if columns > 1 else 2)
     if title:
+        _check_formulas(title)
         figure.legends[0].set_title(title)
     return figure
+
+
+def _check_formulas(title: str) -> None:
+    """Refuse a title with a formula between dollar signs that cannot be set."""
+    from matplotlib.mathtext import MathTextParser
+
+    try:
+        MathTextParser("path").parse(title)
+    except ValueError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise SweepError(f"the title {title!r} cannot be set: {reason}") from None
 
 
 def _is_drawable(value: Any) -> bool:
