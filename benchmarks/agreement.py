@@ -1,6 +1,7 @@
 """Does simulation agree with theory? Random settings, four dimensions, z-scores.
 
     python benchmarks/agreement.py [--seed 0] [--dimensions 250 500 1000 2000] [--output docs/agreement]
+    python benchmarks/agreement.py --plan no-split --dimensions 250 500 --output docs/agreement_no_split
 
 Settings are drawn at random, before anything is computed, from the ranges in `draw_settings`: both
 losses, three classifiers, learnt and given queries, with and without a shift at test time, with
@@ -51,6 +52,7 @@ from sparsetoken.theory.prediction import METRICS, RANKING
 
 TRIALS = {250: 40, 500: 20, 1000: 8, 2000: 4}
 COMPARED = ("test_error", "train_loss", "train_error", "alignment", "readout_cosine", "margin")
+LOSSES = ("logistic", "square", "hinge", "squared_hinge")
 LARGEST_CAPACITY = 3.5
 LARGEST_WIDTH = 2000
 
@@ -72,6 +74,9 @@ PLAN = (
     ("given query, sharper, best bias", "attention", 3),
     ("learnt query, shift, hard maximum, best bias", "attention", 2),
 )
+# The same samples for the query and the readout: all losses, and without ridge.
+NO_SPLIT = (("no split", "attention", 20), ("no split, no ridge", "attention", 4))
+PLANS = {"all": PLAN, "no-split": NO_SPLIT}
 RATIO_UNIT = 250
 
 
@@ -168,6 +173,8 @@ def _draw(group: str, classifier: str, number: int, rng: np.random.Generator) ->
             bias_step=float(rng.uniform(0.0, 2.0)),
             query_step=_log_uniform(rng, 1.0, 30.0),
         )
+        if "no split" in group:
+            training = _without_split(training, group, number, rng)
         given = Query(float(rng.uniform(-0.5, 1.0)), _log_uniform(rng, 0.3, 4.0))
         other = _draw_task(rng, longest=30)
         if classifier == "vectorised":
@@ -185,6 +192,21 @@ def _draw(group: str, classifier: str, number: int, rng: np.random.Generator) ->
         largest = LARGEST_CAPACITY * _width(setting)
         if "capacity" not in group or _capacity(setting).alpha <= largest:
             return setting
+
+
+def _without_split(
+    training: Training, group: str, number: int, rng: np.random.Generator
+) -> Training:
+    """Return a training on one set of samples; without a ridge there are fewer than dimensions."""
+    ratio = _ratio(rng, 0.4, 0.9) if "no ridge" in group else _ratio(rng, 0.5, 4.0)
+    return training.replace(
+        alpha0=ratio,
+        alpha1=ratio,
+        reuse=True,
+        loss=LOSSES[number % len(LOSSES)],
+        ridge=0.0 if "no ridge" in group else training.ridge,
+        query_step=_log_uniform(rng, 5.0, 200.0),
+    )
 
 
 def _width(setting: Setting) -> int:
@@ -394,7 +416,7 @@ def summary(
         "# Simulation against theory",
         "",
         f"{len(settings)} random settings, {len(found)} comparisons, made by",
-        f"`python benchmarks/agreement.py`; all numbers are in {folder}/zscores.csv, the settings in",
+        f"`benchmarks/agreement.py`; all numbers are in {folder}/zscores.csv, the settings in",
         f"{folder}/settings.csv.",
         "z = (simulation - theory) / standard error. A finite dimension has a bias of order 1/d,",
         "which the trials at small d resolve; the limit takes the fitted bias away.",
@@ -463,9 +485,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dimensions", type=int, nargs="+", default=list(TRIALS))
+    parser.add_argument("--plan", choices=PLANS, default="all", help="Which settings are drawn.")
     parser.add_argument("--output", type=Path, default=Path("docs/agreement"))
     options = parser.parse_args()
-    settings = draw_settings(options.seed)
+    settings = draw_settings(options.seed, PLANS[options.plan])
     trials = {d: TRIALS.get(d, max(4, 10_000 // d)) for d in options.dimensions}
     found: list[Comparison] = []
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -354,11 +354,14 @@ def _carried_over(
             trusted = trusted and saddle.smoothing > 0
             break
         point = point + correction
-        # The next correction would be of the order of the square of this one.
-        residual = float(size**2)
+        # The next correction would be of the order of the square of this one. Coordinates and bias
+        # may pass through 0: the norm of the rest says what is small.
+        scale = np.maximum(np.abs(point), np.abs(point[-3]))
+        residual = float(np.abs(correction / scale).max() ** 2)
         if residual <= max(0.02 * spread, 1e-10):
             break
-    error = residual * np.abs(point) + np.abs(inverse) @ found.gradient_error
+    left = residual * np.maximum(np.abs(point), np.abs(point[-3]))
+    error = left + np.abs(inverse) @ found.gradient_error
     return _Carried(point, error, correction, shifts, found, residual, trusted)
 
 
