@@ -7,7 +7,7 @@ from sparsetoken import Task, oracle
 from sparsetoken.planning.curve_families import (
     _EFFECTIVE,
     PowerLaw,
-    SignalCurve,
+    SparseSignal,
     _oracle_table,
     families,
 )
@@ -38,8 +38,8 @@ def test_the_table_has_the_error_of_the_bayes_oracle(length: int, strength: floa
 
 def test_signal_curve_solves_its_fixed_point() -> None:
     """m = Λe/(1 + Λe) with Λ = (n/d)θ²/2, found here by iterating from m = 0."""
-    family = SignalCurve(*KNOWN, length=20)
-    cube = np.array([[0.6, 0.5, 0.0, 0.0]])
+    family = SparseSignal(*KNOWN, length=20)
+    cube = np.array([[0.6, 0.5, 0.0, 0.0, 0.0]])
     strength, half_way = family.strength(cube)[0], family.half_way(cube)[0]
     weight, error = _oracle_table(20)
 
@@ -60,20 +60,20 @@ def test_signal_curve_solves_its_fixed_point() -> None:
 
 
 def test_curves_start_at_chance_fall_and_end_at_their_limit() -> None:
-    cube = np.random.default_rng(0).random((200, 4))
+    cube = np.random.default_rng(0).random((200, 5))
     sizes = np.concatenate([np.geomspace(1e-6, 1e9, 60), [np.inf]])
-    for family in (PowerLaw(*KNOWN, shifted=True), SignalCurve(*KNOWN), SignalCurve(*KNOWN, 50)):
+    for family in (PowerLaw(*KNOWN), SparseSignal(*KNOWN, 2), SparseSignal(*KNOWN, 50)):
         curves = family.curves(cube[:, : len(family.parameters)], sizes)
         assert np.all(np.diff(curves, axis=1) <= 1e-12)
         assert np.all((curves >= 0) & (curves <= 1))
-    signal = SignalCurve(*KNOWN).curves(cube, np.array([1e-9, np.inf]))
-    assert signal[:, 0] == pytest.approx(0.5)
+    signal = SparseSignal(*KNOWN).curves(cube, np.array([1e-9, np.inf]))
+    assert signal[:, 0] == pytest.approx(0.5, abs=1e-3)
     assert np.all(signal[:, 1] < 0.5)
 
 
 def test_imbalanced_data_may_start_between_chance_and_guessing() -> None:
-    cube = np.array([[0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 1.0]])
-    start = SignalCurve(0.2, 0.32, 10.0, 640.0).curves(cube, np.array([1e-9]))[:, 0]
+    cube = np.array([[0.5, 0.5, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 1.0, 0.0]])
+    start = SparseSignal(0.2, 0.32, 10.0, 640.0).curves(cube, np.array([1e-9]))[:, 0]
     assert start == pytest.approx([0.2, 0.32])
 
 
@@ -87,16 +87,16 @@ def test_a_power_law_is_recovered() -> None:
 
 
 def test_only_the_sparse_shape_describes_a_sudden_drop() -> None:
-    family = SignalCurve(*KNOWN, length=50)
-    errors = family.curves(np.array([[0.62, 0.66, 0.2, 0.0]]), np.append(SIZES, 2560.0))[0]
+    family = SparseSignal(*KNOWN, length=50)
+    errors = family.curves(np.array([[0.62, 0.66, 0.2, 0.0, 0.0]]), np.append(SIZES, 2560.0))[0]
     seen = measured(errors, first=6)
     assert errors[3] > 0.4
     assert errors[5] < 0.3  # the drop is under way
     posterior = fit_curves(seen, families(seen, 50), seed=0)
-    assert posterior.shares[-1] > 0.9
+    assert posterior.shares[-1] > 0.8
     low, _, high = posterior.quantiles(np.array([2560.0]), np.array([0.1, 0.5, 0.9]))[:, 0]
     assert low < errors[-1] < high
-    alone = fit_curves(seen, families(seen, 1)[:1], seed=0)
+    alone = fit_curves(seen, families(seen, 50)[:1], seed=0)
     described = alone.quantiles(SIZES[:6], np.array([0.5]))[0]
     assert np.abs(described - errors[:6]).max() > 0.05  # a power law has no such drop
 
@@ -109,13 +109,14 @@ def test_evidence_is_the_mean_likelihood_over_the_prior() -> None:
     posterior = fit_curves(seen, known, seed=1)
     rng = np.random.default_rng(2)
     misfit = 0.03 * (1 + 0.5 * np.log2(SIZES[-1] / SIZES)) * errors
-    variance = 0.03**2 + misfit**2 + 1e-8
+    variance = 1.15 * 0.03**2 + misfit**2 + 1e-8
     means = []
     for family in known:
         cube = rng.random((100_000, len(family.parameters)))
         gap = family.curves(cube, SIZES) - errors
         means.append(np.exp(-0.5 * (gap**2 / variance).sum(axis=1)).mean())
-    assert posterior.shares == pytest.approx(np.array(means) / np.sum(means), abs=0.06)
+    roots = np.sqrt(means)
+    assert posterior.shares == pytest.approx(roots / roots.sum(), abs=0.05)
 
 
 def test_weighted_quantile() -> None:

@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
 from sparsetoken.arrays import Array
 from sparsetoken.planning.learning_curve import LearningCurve
 
-__all__ = ["CurveFamily", "PowerLaw", "SignalCurve", "families"]
+__all__ = ["CurveFamily", "PowerLaw", "SparseSignal", "families"]
 
 # Lengths for which the signal's curve is tabulated; others take the nearest in ratio.
-_LENGTHS = (1, 2, 3, 5, 8, 12, 20, 32, 50, 80, 128, 200, 320, 512)
+_LENGTHS = (2, 3, 5, 8, 12, 20, 32, 50, 80, 128, 200, 320, 512)
 _EFFECTIVE = np.linspace(0.0, 12.0, 73)
 _STRENGTHS = np.geomspace(0.6, 12.0, 56)
 _LOG_RATIOS = np.linspace(-9.0, 9.0, 181)
 _TOKENS_DRAWN = 2**18
+_TYPICAL_LENGTH = 20
+_LARGEST_FLOOR_EXPONENT = 0.7
+_LATEST = 20.0
 
 
 @dataclass(frozen=True)
@@ -63,59 +66,54 @@ class CurveFamily(ABC):
 
 @dataclass(frozen=True)
 class PowerLaw(CurveFamily):
-    """a + b ((n + s)/(N + s))^-c, with N the largest size seen; s = 0 unless `shifted`.
+    """a + b (n/N)^-c, with N the largest size seen.
 
-    A shift s lets a curve stay flat before it falls. Coordinates: the value a + b at N, the share
-    a/(a + b) that more samples cannot remove, c between 0.1 and 3 (by factors), s.
+    Coordinates: the value a + b at N, the share a/(a + b) that more samples cannot remove (small
+    ones likelier), and c between 0.1 and 3 (by factors).
     """
-
-    shifted: bool = False
 
     @property
     def name(self) -> str:
         """How the family is called in reports."""
-        return "shifted power law" if self.shifted else "power law"
+        return "power law"
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the coordinates."""
-        return ("value", "limit share", "exponent") + (("shift",) if self.shifted else ())
+        return ("value", "limit share", "exponent")
 
     def curves(self, cube: Array, sizes: Array) -> Array:
         """Return errors (P, K)."""
-        value, share = 1.2 * self.chance * cube[:, :1], cube[:, 1:2]
-        exponent = 0.1 * 30 ** cube[:, 2:3]
-        shift = np.zeros_like(value)
-        if self.shifted:
-            shift = self.first / 4 * (8 * self.last / self.first) ** cube[:, 3:4]
-        decay = ((sizes + shift) / (self.last + shift)) ** -exponent
+        value, share = 1.2 * self.chance * cube[:, :1], cube[:, 1:2] ** 2
+        decay = (sizes / self.last) ** -(0.1 * 30 ** cube[:, 2:3])
         return np.asarray(np.minimum(value * (share + (1 - share) * decay), 1.0))
 
 
 @dataclass(frozen=True)
-class SignalCurve(CurveFamily):
+class SparseSignal(CurveFamily):
     """The curve of the best learner of a weak signal in one of `length` tokens.
 
     Of n samples in d dimensions it learns a squared cosine m with the signal,
     m = Λe/(1 + Λe), Λ = (n/d) θ²/2, e = e(θ√m) the mean weight that the posterior of the
     informative place gives to the right one, and errs like the Bayes oracle at strength θ√m. With
-    E that error, the curve is floor + (start - floor) 2E. For length > 1 the weight e grows with
-    m, which makes the sudden drop that no power law has. Coordinates: θ (by factors), the size at
-    which half of the fall has happened (by factors), the share of the chance that is floor, and the
-    start, between chance and guessing.
+    E that error, the curve is floor + (start - floor) 2E. The weight e grows with m, which makes the
+    sudden drop that no power law has. After the half-way size the floor falls on as a power of n,
+    which real data do and the Gaussian task does not. Coordinates: θ (by factors), the size at
+    which half of the fall has happened (by factors), the share of the chance that is floor, the
+    start, between chance and guessing, and the floor's exponent.
     """
 
-    length: int = 1
+    length: int = _TYPICAL_LENGTH
 
     @property
     def name(self) -> str:
         """How the family is called in reports."""
-        return "signal" if self.length == 1 else "sparse signal"
+        return "sparse signal"
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the coordinates."""
-        return ("strength", "half-way size", "floor", "start")
+        return ("strength", "half-way size", "floor", "start", "floor exponent")
 
     def curves(self, cube: Array, sizes: Array) -> Array:
         """Return errors (P, K)."""
@@ -126,7 +124,8 @@ class SignalCurve(CurveFamily):
         column = np.clip(
             (ratios - _LOG_RATIOS[0]) / (_LOG_RATIOS[1] - _LOG_RATIOS[0]), 0, len(_LOG_RATIOS) - 1
         )
-        floor = self.floor(cube)[:, None]
+        late = np.clip(ratios, 0.0, _LATEST) * _LARGEST_FLOOR_EXPONENT * cube[:, 4:5]
+        floor = self.floor(cube)[:, None] * np.exp(-late)
         start = self.chance + (self.guessing - self.chance) * cube[:, 3:4]
         return np.asarray(floor + (start - floor) * _bilinear(table, row, column))
 
@@ -140,21 +139,20 @@ class SignalCurve(CurveFamily):
         return np.asarray(low * (high / low) ** cube[:, 1])
 
     def floor(self, cube: Array) -> Array:
-        """Return the error (P,) that would stay even for a strong signal; small ones likelier."""
+        """Return the error (P,) that stays at the half-way size even for a strong signal."""
         return np.asarray(self.chance * 0.9 * cube[:, 2] ** 2)
 
 
 def families(curve: LearningCurve, length: int) -> list[CurveFamily]:
-    """Return the families that a forecast weighs, for sequences of about `length` tokens."""
+    """Return the families that a forecast weighs, for sequences of about `length` tokens.
+
+    Data that are not sequences have sudden drops too: they are taken as a typical length.
+    """
     known = (curve.chance, curve.guessing, float(curve.sizes[0]), float(curve.sizes[-1]))
-    weighed: list[CurveFamily] = [
+    return [
         PowerLaw(*known),
-        PowerLaw(*known, shifted=True),
-        SignalCurve(*known),
+        SparseSignal(*known, length=length if length > 1 else _TYPICAL_LENGTH),
     ]
-    if _nearest_length(length) > 1:
-        weighed.append(SignalCurve(*known, length=length))
-    return weighed
 
 
 def _nearest_length(length: int) -> int:
@@ -194,8 +192,6 @@ def _signal_table(length: int) -> Array:
 @lru_cache(maxsize=len(_LENGTHS))
 def _oracle_table(length: int) -> tuple[Array, Array]:
     """Return e(s) and E(s) on the grid of strengths s, for one informative token of `length`."""
-    if length == 1:
-        return np.ones_like(_EFFECTIVE), ndtr(-_EFFECTIVE / 2)
     rng = np.random.default_rng([16, length])
     noise = rng.standard_normal((max(_TOKENS_DRAWN // length // 2, 1024), length))
     noise = np.concatenate([noise, -noise])
