@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from sparsetoken.numerics.solution import Solution, Status
     from sparsetoken.planning.diagnosis import Diagnosis, diagnose
     from sparsetoken.planning.forecast import Forecast, forecast
+    from sparsetoken.planning.phase_map import PhaseMap, phase_map
+    from sparsetoken.planning.plan import Plan, plan
     from sparsetoken.records import Curve
     from sparsetoken.simulation.descent import DescentTrials, simulate_descent
     from sparsetoken.simulation.message_passing import (
@@ -106,6 +108,8 @@ _HOMES = {
     ),
     "planning.diagnosis": ("Diagnosis", "diagnose"),
     "planning.forecast": ("Forecast", "forecast"),
+    "planning.phase_map": ("PhaseMap", "phase_map"),
+    "planning.plan": ("Plan", "plan"),
     "simulation.sampling": ("Sample", "sample"),
     "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
     "sweeps.run": ("run_cells", "run_sweep"),
@@ -148,6 +152,8 @@ __all__ = [
     "OperatingPoint",
     "Oracle",
     "ParameterError",
+    "PhaseMap",
+    "Plan",
     "PooledClassifier",
     "Prediction",
     "Query",
@@ -192,6 +198,8 @@ __all__ = [
     "loss_names",
     "mask_tokens",
     "oracle",
+    "phase_map",
+    "plan",
     "plot_attention",
     "predict",
     "read_study",

@@ -11,6 +11,8 @@ from sparsetoken import __version__
 from sparsetoken.cli.descend import descend
 from sparsetoken.cli.explore import explore
 from sparsetoken.cli.floor import floor
+from sparsetoken.cli.map import phase_map
+from sparsetoken.cli.plan import plan
 from sparsetoken.cli.reproduce import reproduce
 from sparsetoken.cli.shift import shift
 from sparsetoken.cli.simulate import simulate
@@ -56,6 +58,7 @@ def main() -> None:
 _COMMANDS = (
     *(predict, align, capacity, oracle, floor, descend, shift),
     *(simulate, sweep, reproduce, explore),
+    *(plan, phase_map),
 )
 for command in _COMMANDS:
     main.add_command(command)

@@ -1,0 +1,134 @@
+"""`sparsetoken map`: errors of the classifiers over two settings."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparsetoken import validation
+from sparsetoken.cli.options import (
+    json_option,
+    read_task,
+    read_training,
+    task_options,
+    training_options,
+)
+from sparsetoken.cli.output import (
+    check_picture,
+    check_writable,
+    force_option,
+    print_json,
+    tell_written,
+)
+from sparsetoken.validation import ParameterError
+
+if TYPE_CHECKING:
+    from sparsetoken.planning.phase_map import PhaseMap
+
+__all__ = ["phase_map"]
+
+_WHOLE = ("length", "informative")
+
+
+@click.command("map")
+@task_options
+@training_options
+@click.option(
+    "--x",
+    "x_axis",
+    nargs=3,
+    default=("strength", "1", "7"),
+    show_default=True,
+    help="Field, first and last value, across.",
+)
+@click.option(
+    "--y",
+    "y_axis",
+    nargs=3,
+    default=("alpha", "0.5", "32"),
+    show_default=True,
+    help="Field, first and last value, upwards; alpha is all samples per dimension.",
+)
+@click.option("--points", type=int, default=25, show_default=True, help="Values of each field.")
+@click.option("--log-x", is_flag=True, help="Space the values across by factors.")
+@click.option("--log-y/--linear-y", default=True, show_default=True, help="The same upwards.")
+@click.option("--capacity", "with_capacity", is_flag=True, help="Find the capacity, too.")
+@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@json_option
+@click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write a row a cell.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")
+@force_option
+def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options: Any) -> None:
+    """Predict the error of each classifier over a grid of two settings."""
+    if plot is not None:
+        check_picture("plot", plot, force=options["force"])
+    if csv_path is not None:
+        check_writable(csv_path, _is_map, force=options["force"])
+    task, training = read_task(options), read_training(options)
+    points = validation.integer("points", options["points"], low=2)
+    axes = {
+        side: _axis(side, options[f"{side}_axis"], points, options[f"log_{side}"])
+        for side in ("x", "y")
+    }
+    found = _mapped(task, training, axes, options)
+    if csv_path is not None:
+        _write_csv(csv_path, found)
+        tell_written(csv_path)
+    if plot is not None:
+        from sparsetoken.plotting import save_figure
+
+        save_figure(found.plot(), plot.with_suffix(""), [plot.suffix.lstrip(".")])
+        tell_written(plot)
+    if as_json:
+        print_json({**task.to_dict(), **training.to_dict()}, found.to_rows())
+    else:
+        click.echo(str(found))
+
+
+def _axis(side: str, given: tuple[str, str, str], points: int, by_factors: bool) -> Any:
+    import numpy as np
+
+    name, *ends = given
+    try:
+        start, stop = (float(end) for end in ends)
+    except ValueError:
+        raise ParameterError(f"{side} of {name}", " ".join(ends), "two numbers") from None
+    if by_factors and start <= 0:
+        raise ParameterError(f"{side} of {name}", start, "a number > 0 for values by factors")
+    values = (np.geomspace if by_factors else np.linspace)(start, stop, points)
+    if name in _WHOLE:
+        values = np.unique(np.round(values).astype(int))
+    return name, values
+
+
+def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, Any]) -> "PhaseMap":
+    """Make the map under a progress bar, on the stream that is not for results."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sparsetoken.planning.phase_map import phase_map as make_map
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("Rows of the map", total=None)
+        return make_map(
+            task,
+            training,
+            **axes,
+            with_capacity=options["with_capacity"],
+            workers=options["workers"],
+            progress=lambda done, total: progress.update(bar, completed=done, total=total),
+        )
+
+
+def _is_map(content: bytes) -> bool:
+    return b"test_error_attention" in content.split(b"\n", 1)[0]
+
+
+def _write_csv(path: Path, found: "PhaseMap") -> None:
+    import csv
+
+    rows = found.to_rows()
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

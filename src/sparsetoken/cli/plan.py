@@ -1,0 +1,96 @@
+"""`sparsetoken plan`: how many samples, which training, and how surely."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparsetoken.cli.options import json_option, read_task, task_options
+from sparsetoken.cli.output import (
+    check_picture,
+    check_writable,
+    force_option,
+    print_json,
+    tell_written,
+)
+
+if TYPE_CHECKING:
+    from sparsetoken.planning.plan import Plan
+
+__all__ = ["plan"]
+
+
+@click.command()
+@task_options
+@click.option("--dimension", type=int, default=256, show_default=True, help="Dimension d.")
+@click.option("--error", type=float, help="Target: the test error to reach.")
+@click.option("--auc", type=float, help="Target: the area under the ROC curve to reach.")
+@click.option("--samples", type=int, help="A budget instead: the best that so many samples give.")
+@click.option(
+    "--assurance",
+    type=float,
+    default=0.8,
+    show_default=True,
+    help="Share of repeated studies that should reach the target.",
+)
+@click.option(
+    "--trials",
+    type=int,
+    default=40,
+    show_default=True,
+    help="Simulated studies for each number of samples; 0 for none.",
+)
+@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the studies.")
+@json_option
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")
+@click.option(
+    "--save", type=click.Path(path_type=Path), help="Write a study that checks it (.toml)."
+)
+@force_option
+def plan(as_json: bool, plot: Path | None, save: Path | None, workers: int, **options: Any) -> None:
+    """Plan a study with attention: the fewest samples for a target, or the best for a budget.
+
+    Give one of --error, --auc and --samples. The plan is checked by simulated studies at the given
+    dimension.
+    """
+    if plot is not None:
+        check_picture("plot", plot, force=options["force"])
+    if save is not None:
+        check_writable(save, _is_study, force=options["force"])
+    task = read_task(options)
+    names = ("dimension", "error", "auc", "samples", "assurance", "trials", "seed")
+    asked = {name: options[name] for name in names}
+    found = _planned(task, {**asked, "workers": workers})
+    if save is not None and found.training is not None:
+        save.write_text(found.study(), encoding="utf-8")
+        tell_written(save)
+    if plot is not None and found.training is not None:
+        from sparsetoken.plotting import save_figure
+
+        save_figure(found.plot().figure, plot.with_suffix(""), [plot.suffix.lstrip(".")])
+        tell_written(plot)
+    if as_json:
+        print_json({**task.to_dict(), **asked}, found.to_dict())
+    else:
+        click.echo(str(found))
+
+
+def _is_study(content: bytes) -> bool:
+    return content.startswith(b'title = "Check of a plan')
+
+
+def _planned(task: Any, asked: dict[str, Any]) -> "Plan":
+    """Make the plan under a progress bar, on the stream that is not for results."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sparsetoken.planning.plan import plan as make_plan
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("Predictions and simulated studies", total=None)
+        return make_plan(
+            task,
+            progress=lambda done, total: progress.update(bar, completed=done, total=total),
+            **asked,
+        )

@@ -1,0 +1,300 @@
+"""Errors of the classifiers over two settings: who wins where, and the lines that people ask for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.planning.phase_figure import draw_phase_map
+from sparsetoken.records import to_frame
+from sparsetoken.task import Task, Training, vary
+from sparsetoken.theory.capacity import capacity
+from sparsetoken.theory.prediction import curve
+from sparsetoken.validation import ParameterError
+
+__all__ = ["PhaseMap", "phase_map"]
+
+TOLERANCE = 2e-3
+CLASSIFIERS = ("attention", "pooled", "vectorised")
+# All samples per dimension, shared out as in the given training.
+_TOTAL = "alpha"
+
+Axis = tuple[str, Sequence[float] | Array]
+_ACROSS: Axis = ("strength", np.linspace(1, 7, 25))
+_UPWARDS: Axis = (_TOTAL, np.geomspace(0.5, 32, 25))
+
+
+@dataclass(frozen=True)
+class PhaseMap:
+    """What `phase_map` found.
+
+    Attributes
+    ----------
+    task, training
+        What stays fixed.
+    x, y : str
+        The two settings; "alpha" is all samples per dimension.
+    x_values, y_values : arrays of shape (X,), (Y,)
+    errors : dict of str to array of shape (Y, X)
+        Test error of each classifier; NaN where no solution was found.
+    winners : array of shape (Y, X)
+        Name of the classifier of least error.
+    capacities : array of shape (Y, X) or None
+        Capacity of attention over its readout's samples per dimension: training data are separable
+        where it is above 1. None if it was not wanted.
+    unsolved : int
+        How many predictions did not converge.
+    """
+
+    task: Task
+    training: Training
+    x: str
+    y: str
+    x_values: Array
+    y_values: Array
+    errors: dict[str, Array]
+    winners: Array
+    capacities: Array | None
+    unsolved: int
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a flat dictionary for each cell: the two settings, the errors, the winner."""
+        return [
+            {
+                self.x: float(across),
+                self.y: float(up),
+                **{
+                    f"test_error_{name}": float(values[j, i])
+                    for name, values in self.errors.items()
+                },
+                "winner": str(self.winners[j, i]),
+                **(
+                    {}
+                    if self.capacities is None
+                    else {"capacity_ratio": float(self.capacities[j, i])}
+                ),
+            }
+            for j, up in enumerate(self.y_values)
+            for i, across in enumerate(self.x_values)
+        ]
+
+    def to_frame(self) -> Any:
+        """Return a data frame with a row for each cell."""
+        return to_frame(self.to_rows())
+
+    def crossings(self, level: float = 0.05, classifier: str = "attention") -> Array:
+        """Return for each value of x the least y at which the error is at most `level`; NaN if none.
+
+        Between two values of y by linear interpolation.
+        """
+        validation.choice("classifier", classifier, self.errors)
+        return _first_crossings(self.errors[classifier] - level, self.y_values)
+
+    def equality(self, rival: str = "pooled") -> Array:
+        """Return for each value of x the least y from which attention is no worse than a rival."""
+        validation.choice("rival", rival, self.errors)
+        return _first_crossings(self.errors["attention"] - self.errors[rival], self.y_values)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def plot(self, *, level: float = 0.05, figure: Any = None) -> Any:
+        """Draw a panel for each classifier and one of the winners; return the figure."""
+        return draw_phase_map(self, level, figure)
+
+
+def phase_map(
+    task: Task,
+    training: Training,
+    *,
+    x: Axis = _ACROSS,
+    y: Axis = _UPWARDS,
+    classifiers: Sequence[str] = CLASSIFIERS,
+    with_capacity: bool = False,
+    tolerance: float = TOLERANCE,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> PhaseMap:
+    """Predict the error of each classifier over a grid of two settings.
+
+    Classifiers without a query are given all samples, attention shares them out as in `training`.
+
+    Parameters
+    ----------
+    x, y : (name, values)
+        Two fields of the task and the training, or "alpha": all samples per dimension, shared out
+        between query and readout as in `training`.
+    classifiers : sequence of str
+        Some of "attention", "pooled" and "vectorised".
+    with_capacity : bool
+        Whether to find the capacity of attention in each cell, too; takes as long again.
+    tolerance : float
+        Wanted numerical error.
+    workers : int
+        Processes, each doing a row of the map at a time.
+    progress : callable, optional
+        Called as progress(finished, total) after each row of each classifier.
+    """
+    validation.instance("task", task, Task)
+    validation.instance("training", training, Training)
+    names = [validation.choice("classifiers", name, CLASSIFIERS) for name in classifiers]
+    if not names:
+        raise ParameterError("classifiers", classifiers, "at least one")
+    axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]
+    if axes[0][0] == axes[1][0]:
+        raise ParameterError("y", axes[1][0], f"another setting than x, {axes[0][0]}")
+    workers = validation.integer("workers", workers, low=1)
+    work = partial(_row, task, training, axes[0], axes[1][0], tolerance)
+    kinds = [*names, *(["capacity"] if with_capacity else [])]
+    jobs = [(kind, float(value)) for kind in kinds for value in axes[1][1]]
+    rows: dict[tuple[str, float], list[float]] = {}
+    for job, row in _done(work, jobs, workers):
+        rows[job] = row
+        if progress is not None:
+            progress(len(rows), len(jobs))
+    tables = {kind: np.array([rows[kind, float(v)] for v in axes[1][1]]) for kind in kinds}
+    capacities = tables.pop("capacity", None)
+    stacked = np.array([tables[name] for name in names])
+    best = np.argmin(np.where(np.isnan(stacked), np.inf, stacked), axis=0)
+    return PhaseMap(
+        task=task,
+        training=training,
+        x=axes[0][0],
+        y=axes[1][0],
+        x_values=axes[0][1],
+        y_values=axes[1][1],
+        errors=tables,
+        winners=np.array(names)[best],
+        capacities=capacities,
+        unsolved=int(np.isnan(stacked).sum()),
+    )
+
+
+def _checked(side: str, axis: Any, task: Task, training: Training) -> tuple[str, Array]:
+    """Return a setting and its values, increasing, each of them checked."""
+    if not (isinstance(axis, tuple | list) and len(axis) == 2 and isinstance(axis[0], str)):
+        raise ParameterError(side, axis, "a pair (name, values)")
+    name = axis[0]
+    values = np.asarray(axis[1])
+    if values.ndim != 1 or len(values) < 2 or np.any(np.diff(values) <= 0):
+        raise ParameterError(f"values of {side}", axis[1], "at least two numbers, increasing")
+    for value in values.tolist():
+        _settings(name, value, task, training)
+    return name, values
+
+
+def _settings(name: str, value: Any, task: Task, training: Training) -> tuple[Task, Training]:
+    """Return the settings with one of them changed."""
+    if name != _TOTAL:
+        varied = vary(name, value, task, training)
+        return varied[0], varied[1]
+    value = validation.real(name, value, low=0, inclusive=False)
+    share = 1.0 if training.reuse else training.alpha0 / (training.alpha0 + training.alpha1)
+    other = 1.0 if training.reuse else 1 - share
+    return task, training.replace(alpha0=share * value, alpha1=other * value)
+
+
+def _row(
+    task: Task,
+    training: Training,
+    x: tuple[str, Array],
+    y: str,
+    tolerance: float,
+    kind: str,
+    up: float,
+) -> list[float]:
+    """Return one row of the map, for a classifier or for the capacity."""
+    values = x[1].tolist()
+    whole = isinstance({**task.to_dict(), **training.to_dict()}.get(y), int)
+    task, training = _settings(y, int(up) if whole else up, task, training)
+    if kind == "capacity":
+        return [_capacity_ratio(*_settings(x[0], value, task, training)) for value in values]
+    if kind != "attention":
+        return [_alone(kind, *_settings(x[0], v, task, training), tolerance) for v in values]
+    if x[0] != _TOTAL:
+        found = curve(task, training, over=x[0], values=values, tolerance=tolerance)
+        return [_error(one) for one in found]
+    settings = [_settings(_TOTAL, value, task, training) for value in values]
+    return [_alone(kind, *pair, tolerance) for pair in settings]
+
+
+def _alone(kind: str, task: Task, training: Training, tolerance: float) -> float:
+    if kind != "attention" and not training.reuse:
+        total = training.alpha0 + training.alpha1
+        training = training.replace(alpha1=total)
+    (found,) = curve(
+        task,
+        training,
+        over="strength",
+        values=[task.strength],
+        classifier=kind,
+        tolerance=tolerance,
+    )
+    return _error(found)
+
+
+def _error(prediction: Any) -> float:
+    return float(prediction.test_error) if prediction.solution.converged else np.nan
+
+
+def _capacity_ratio(task: Task, training: Training) -> float:
+    return float(capacity(task, training=training).alpha / training.alpha1)
+
+
+def _done(
+    work: Callable[[str, float], list[float]], jobs: list[tuple[str, float]], workers: int
+) -> Iterator[tuple[tuple[str, float], list[float]]]:
+    if workers == 1:
+        for job in jobs:
+            yield job, work(*job)
+        return
+    from joblib import Parallel, delayed, parallel_config
+
+    def with_job(job: tuple[str, float]) -> tuple[tuple[str, float], list[float]]:
+        return job, work(*job)
+
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(n_jobs=workers, return_as="generator_unordered")
+        yield from pool(delayed(with_job)(job) for job in jobs)
+
+
+def _first_crossings(gaps: Array, values: Array) -> Array:
+    """Return for each column of gaps (Y, X) the value of y at which it first is at most 0."""
+    found = np.full(gaps.shape[1], np.nan)
+    for column, gap in enumerate(gaps.T):
+        below = np.flatnonzero(gap <= 0)
+        if not len(below):
+            continue
+        first = int(below[0])
+        if first == 0:
+            found[column] = values[0]
+            continue
+        before, after = gap[first - 1], gap[first]
+        share = before / (before - after) if np.isfinite(before) else 1.0
+        found[column] = values[first - 1] + share * (values[first] - values[first - 1])
+    return found
+
+
+def _lines(found: PhaseMap) -> Iterator[str]:
+    yield (
+        f"Map over {found.x} ({found.x_values[0]:g} to {found.x_values[-1]:g}) and {found.y} "
+        f"({found.y_values[0]:g} to {found.y_values[-1]:g}), {found.winners.size:,} cells"
+    )
+    for name in found.errors:
+        share = float(np.mean(found.winners == name))
+        yield f"  {name:12} wins in {share:.0%}"
+    if found.unsolved:
+        yield f"  {found.unsolved} predictions did not converge and are left out"
+    if "attention" not in found.errors:
+        return
+    yield f"  {found.x:>12}  {found.y} for an error of 5 %, and for attention to equal pooling"
+    equal = found.equality() if "pooled" in found.errors else np.full(len(found.x_values), np.nan)
+    chosen = np.unique(np.linspace(0, len(found.x_values) - 1, 7).astype(int))
+    crossings = found.crossings()
+    for i in chosen:
+        ends = ["never" if np.isnan(v) else f"{v:.3g}" for v in (crossings[i], equal[i])]
+        yield f"  {found.x_values[i]:>12.4g}  {ends[0]:>8}  {ends[1]:>8}"

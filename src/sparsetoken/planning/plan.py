@@ -1,0 +1,513 @@
+"""How many samples a task takes, with which training, how surely, and what else would do."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsetoken import validation
+from sparsetoken.planning.best_training import (
+    MOST_PREDICTIONS,
+    SCHEDULES,
+    Candidate,
+    Found,
+    TrainingSearch,
+    total_samples,
+)
+from sparsetoken.planning.plan_check import Assurance, check_plan
+from sparsetoken.planning.plan_figure import draw_plan
+from sparsetoken.planning.sensitivity import Sensitivity, anti_alignments, sensitivities
+from sparsetoken.planning.study_text import study_text
+from sparsetoken.records import Record, with_error
+from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import learnt_alignment
+from sparsetoken.theory.floor import floor
+from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.prediction import predict
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Alternative", "Plan", "plan"]
+
+_FIRST_ALPHA = 4.0
+_FEWEST_SAMPLES = 10
+# Ratios between which the floor's least sample ratio is sought.
+_FLOOR_RATIOS = (1e-3, 1e4)
+# A query with a smaller cosine is hardly better than none.
+_WEAK_ALIGNMENT = 0.5
+
+
+@dataclass(frozen=True)
+class Alternative(Record):
+    """What another classifier, or the best there could be, would need or reach.
+
+    Attributes
+    ----------
+    name : str
+        "pooled", "vectorised", "message passing" (the best known efficient learner) or "floor"
+        (any learner).
+    samples : int or None
+        Samples for the target; None where it is out of reach.
+    value : float or None
+        What it reaches with them, or with the budget.
+    limit : float or None
+        What it reaches with ever more samples, where that is known.
+    """
+
+    name: str
+    samples: int | None
+    value: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True)
+class Plan(Record):
+    """What `plan` found. `print` it for the plan in words, `plot` it for a picture.
+
+    Attributes
+    ----------
+    task, dimension
+        What was asked.
+    metric : "error" or "auc"
+    target : float or None
+        The wanted value; None for a budget.
+    samples : int or None
+        All samples, or None if the target cannot be reached.
+    training : Training or None
+        Split, sharpness (by the query step), rates, ridge and loss.
+    error : float or None
+        Predicted test error with that training.
+    auc : float or None
+        Predicted area under the ROC curve, where theory gives it.
+    uncertainty : dict
+        Numerical error bars.
+    limit : float or None
+        Error with ever more samples.
+    alternatives : tuple of Alternative
+    widths : dict of str to (low, high)
+        Ranges of sharpness, ridge and split that are nearly as good (within 5 %): wide is good.
+    sensitivity : tuple of Sensitivity
+        What happens if a setting is not as planned, the one that matters most first.
+    assurance : Assurance or None
+        The plan in simulated studies at this dimension; None without trials.
+    warnings : tuple of str
+    predictions : int
+        How many predictions the search took.
+    """
+
+    task: Task
+    dimension: int
+    metric: str
+    target: float | None
+    samples: int | None
+    training: Training | None
+    error: float | None
+    auc: float | None
+    uncertainty: dict[str, float]
+    limit: float | None
+    alternatives: tuple[Alternative, ...]
+    widths: dict[str, tuple[float, float]]
+    sensitivity: tuple[Sensitivity, ...]
+    assurance: Assurance | None
+    warnings: tuple[str, ...]
+    predictions: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as a dictionary of plain values."""
+        flat: dict[str, Any] = {
+            **self.task.to_dict(),
+            "dimension": self.dimension,
+            "metric": self.metric,
+            "target": self.target,
+            "samples": self.samples,
+            "test_error": self.error,
+            "test_error_uncertainty": self.uncertainty.get("test_error"),
+            "auc": self.auc,
+            "limit": self.limit,
+            "predictions": self.predictions,
+            "warnings": list(self.warnings),
+            "training": self.training.to_dict() if self.training else None,
+            "widths": {name: list(ends) for name, ends in self.widths.items()},
+            "alternatives": [one.to_dict() for one in self.alternatives],
+            "sensitivity": [one.to_dict() for one in self.sensitivity],
+        }
+        return flat | (self.assurance.to_dict() if self.assurance else {})
+
+    def study(self) -> str:
+        """Return the text of a study file that checks the plan: `sparsetoken sweep run` takes it."""
+        return study_text(self.task, self._training(), self.dimension, self.target)
+
+    def _training(self) -> Training:
+        if self.training is None:
+            accepted = "a plan that can be carried out: this target is out of reach"
+            raise ParameterError("plan", self.target, accepted)
+        return self.training
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def plot(self, *, axes: Any = None) -> Any:
+        """Draw the predicted errors against the number of samples, with the plan marked."""
+        self._training()
+        return draw_plan(self, axes)
+
+
+def plan(
+    task: Task,
+    *,
+    dimension: int,
+    error: float | None = None,
+    auc: float | None = None,
+    samples: int | None = None,
+    assurance: float = 0.8,
+    trials: int = 40,
+    losses: tuple[str, ...] = ("logistic", "square"),
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Plan:
+    """Plan a study with attention: the fewest samples for a target, or the best for a budget.
+
+    Give one of `error`, `auc` and `samples`. Split, sharpness, rates, ridge and loss are chosen by
+    exact predictions, at most 160 for each way to share out the samples; the best found is reported,
+    with how wide the optimum is. Then the plan is checked by simulated studies at this dimension.
+
+    Parameters
+    ----------
+    dimension : int
+        Dimension of a token, d.
+    error, auc : float, optional
+        The target: test error, or area under the ROC curve.
+    samples : int, optional
+        A budget: what is the best that so many samples give?
+    assurance : float, default 0.8
+        Share of repeated studies that should reach the target.
+    trials : int, default 40
+        Simulated studies for each number of samples that is tried; 0 for none.
+    losses : tuple of str
+        The first is searched with, the others are tried at its optimum.
+    seed : int
+        Of the simulated studies.
+    workers : int
+        Processes, for the search and for the simulated studies.
+    progress : callable, optional
+        Called as progress(finished, total) after every prediction and simulated study; the total is
+        the largest possible.
+    """
+    validation.instance("task", task, Task)
+    dimension = validation.integer("dimension", dimension, low=2)
+    assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
+    trials = validation.integer("trials", trials, low=0)
+    workers = validation.integer("workers", workers, low=1)
+    seed = validation.integer("seed", seed, low=0)
+    metric, goal = _goal(task, error, auc, samples)
+    count = _Count(progress, MOST_PREDICTIONS * len(SCHEDULES) + 12 * trials)
+    search = _Search(
+        task=task,
+        dimension=dimension,
+        metric=metric,
+        goal=goal,
+        budget=None if samples is None else samples / dimension,
+        losses=losses,
+        limit=oracle(task).error if metric == "error" else None,
+    )
+    searched = search.attention(workers, count.one_more)
+    drafted = _drafted(search, searched, error if metric == "error" else auc)
+    if drafted.training is not None and trials:
+        options = {"trials": trials, "seed": seed, "workers": workers}
+        wanted = (metric, drafted.target, assurance)
+        checked = check_plan(
+            task, drafted.training, dimension, _value(drafted), wanted, count.one_more, options
+        )
+        drafted = replace(drafted, assurance=checked)
+    return replace(drafted, warnings=tuple(_warnings(drafted, searched.exhausted)))
+
+
+def _drafted(search: "_Search", searched: "_Searched", target: float | None) -> Plan:
+    """Return the plan before it is checked."""
+    task, dimension = search.task, search.dimension
+    nothing = Plan(
+        task=task,
+        dimension=dimension,
+        metric=search.metric,
+        target=target,
+        samples=None,
+        training=None,
+        error=None,
+        auc=None,
+        uncertainty={},
+        limit=search.limit,
+        alternatives=tuple(search.alternatives()),
+        widths={},
+        sensitivity=(),
+        assurance=None,
+        warnings=(),
+        predictions=searched.predictions,
+    )
+    if searched.best is None:
+        return nothing
+    training = _whole(searched.best.candidate, task, dimension)
+    prediction = predict(task, training)
+    return replace(
+        nothing,
+        samples=total_samples(training, dimension),
+        training=training,
+        error=prediction.test_error,
+        auc=prediction.auc,
+        uncertainty={"test_error": prediction.uncertainty.test_error},
+        widths=searched.widths,
+        sensitivity=tuple(sensitivities(task, training, search.metric)),
+    )
+
+
+def _value(found: Plan) -> float:
+    value = found.error if found.metric == "error" else found.auc
+    assert value is not None
+    return value
+
+
+def _goal(
+    task: Task, error: float | None, auc: float | None, samples: int | None
+) -> tuple[str, float | None]:
+    """Return the metric, and the loss to reach; None for a budget."""
+    given = {"error": error, "auc": auc, "samples": samples}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        shown = ", ".join(named) or None
+        raise ParameterError("target", shown, "exactly one of error, auc and samples")
+    if samples is not None:
+        validation.integer("samples", samples, low=_FEWEST_SAMPLES)
+        return "error", None
+    if auc is not None:
+        return "auc", 1 - validation.real("auc", auc, low=0.5, high=1, inclusive=False)
+    chance = min(task.positive_rate, 1 - task.positive_rate)
+    return "error", validation.real("error", error, low=0, high=chance, inclusive=False)
+
+
+class _Count:
+    """Counts predictions and simulated studies for the caller's progress."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def one_more(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """The best training of one schedule, if it reaches the goal, and what finding it took."""
+
+    best: Found | None
+    widths: dict[str, tuple[float, float]]
+    predictions: int
+    exhausted: bool
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is sought: a goal (a loss to reach), or a budget of samples per dimension.
+
+    Attributes
+    ----------
+    limit : float or None
+        Error of attention with ever more samples, where it is known.
+    """
+
+    task: Task
+    dimension: int
+    metric: str
+    goal: float | None
+    budget: float | None
+    losses: tuple[str, ...]
+    limit: float | None
+
+    def attention(self, workers: int, one_more: Callable[[], None]) -> _Searched:
+        """Return the best training over all ways to share out the samples."""
+        if self._beyond(self.limit):
+            return _Searched(None, {}, 0, exhausted=False)
+        if workers == 1:
+            found = [self.scheduled(schedule, one_more) for schedule in SCHEDULES]
+        else:
+            from joblib import Parallel, delayed, parallel_config
+
+            with parallel_config("loky", inner_max_num_threads=1):
+                pool = Parallel(n_jobs=min(workers, len(SCHEDULES)))
+                found = pool(delayed(self.scheduled)(schedule) for schedule in SCHEDULES)
+        best = min(found, key=self._order)
+        return replace(
+            best,
+            predictions=sum(one.predictions for one in found),
+            exhausted=any(one.exhausted for one in found),
+        )
+
+    def _beyond(self, limit: float | None) -> bool:
+        return self.goal is not None and limit is not None and self.goal < limit
+
+    def _order(self, found: _Searched) -> float:
+        if found.best is None:
+            return np.inf
+        return found.best.loss if self.goal is None else found.best.candidate.alpha
+
+    def scheduled(self, schedule: str, one_more: Callable[[], None] = lambda: None) -> _Searched:
+        """Search one way to share out the samples."""
+        search = TrainingSearch(self.task, "attention", self.metric, progress=one_more)
+        best = self._solve(search, search.start(self.budget or _FIRST_ALPHA, schedule))
+        widths = {}
+        if best is not None:
+            for loss in self.losses[1:]:
+                best = self._with_loss(search, best, loss)
+            widths = search.widths(best)
+        return _Searched(best, widths, search.predictions, search.exhausted)
+
+    def _with_loss(self, search: TrainingSearch, best: Found, loss: str) -> Found:
+        other = search.optimum(replace(best.candidate, loss=loss), steps=(1.0, 0.5))
+        if other.loss >= best.loss * 0.99:
+            return best
+        return self._solve(search, other.candidate) or best
+
+    def _solve(self, search: TrainingSearch, start: Candidate) -> Found | None:
+        if self.goal is None:
+            return search.optimum(start)
+        return search.least_alpha(start, self.goal)
+
+    def alternatives(self) -> Iterator[Alternative]:
+        """Yield what pooling, vectorising, message passing and any learner would need or reach."""
+        for name in ("pooled", "vectorised"):
+            limit = oracle(self.task, classifier=name).error if self.metric == "error" else None
+            search = TrainingSearch(self.task, name, self.metric)
+            start = search.start(self.budget or _FIRST_ALPHA)
+            found = None if self._beyond(limit) else self._solve(search, start)
+            if found is None:
+                yield Alternative(name, None, None, limit)
+            else:
+                count = int(np.ceil(found.candidate.alpha * self.dimension - 1e-9))
+                yield Alternative(name, count, search.value(found.loss), limit)
+        if self.metric == "error":
+            limit = oracle(self.task, classifier="bayes").error
+            for name, field in (("message passing", "reachable_error"), ("floor", "error")):
+                yield self._floor(name, field, limit)
+
+    def _floor(self, name: str, field: str, limit: float) -> Alternative:
+        def error(alpha: float) -> float:
+            return float(getattr(floor(self.task, alpha, tolerance=1e-2), field))
+
+        if self.budget is not None:
+            return Alternative(name, round(self.budget * self.dimension), error(self.budget), limit)
+        assert self.goal is not None
+        low, high = np.log(_FLOOR_RATIOS)
+        if error(float(np.exp(high))) > self.goal:
+            return Alternative(name, None, None, limit)
+        while high - low > 0.01:
+            middle = (low + high) / 2
+            low, high = (
+                (low, middle) if error(float(np.exp(middle))) <= self.goal else (middle, high)
+            )
+        alpha = float(np.exp(high))
+        return Alternative(name, int(np.ceil(alpha * self.dimension)), error(alpha), limit)
+
+
+def _whole(candidate: Candidate, task: Task, dimension: int) -> Training:
+    """Return the training with whole numbers of samples, at least two for either part."""
+    made = candidate.training(task)
+    total = max(int(np.ceil(candidate.alpha * dimension - 1e-9)), 4)
+    if candidate.schedule != "split":
+        return made.replace(alpha0=total / dimension, alpha1=total / dimension)
+    first = int(np.clip(round(candidate.split * total), 2, total - 2))
+    return made.replace(alpha0=first / dimension, alpha1=(total - first) / dimension)
+
+
+def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
+    if exhausted:
+        yield (
+            "The search ended at its limit of predictions: the training is the best found, and a "
+            "better one may exist."
+        )
+    for one in drafted.alternatives:
+        if one.name in ("pooled", "vectorised"):
+            yield from _rival_warning(one, drafted)
+    if drafted.training is None:
+        return
+    cosine = learnt_alignment(drafted.task, drafted.training).alignment
+    if 0 <= cosine < _WEAK_ALIGNMENT:
+        yield (
+            f"The query has a cosine of only {cosine:.2f} with the signal: more samples for the "
+            "query (a larger alpha0) are what helps."
+        )
+    yield from anti_alignments(drafted.task, drafted.training)
+    if drafted.assurance is not None and drafted.assurance.disagreement:
+        yield drafted.assurance.disagreement
+
+
+def _rival_warning(one: Alternative, drafted: Plan) -> Iterator[str]:
+    if one.samples is None:
+        return
+    if drafted.samples is None:
+        yield f"Attention does not reach the target, but the {one.name} classifier does."
+    elif drafted.target is not None and one.samples < drafted.samples:
+        yield (
+            f"The {one.name} classifier reaches the target with {one.samples:,} samples, fewer than "
+            f"attention: use that."
+        )
+    elif drafted.target is None and one.value is not None and one.value < (drafted.error or 1):
+        yield (
+            f"The {one.name} classifier errs {one.value:.4f} with the same samples, less than "
+            f"attention: use that."
+        )
+
+
+def _lines(found: Plan) -> Iterator[str]:
+    """Yield the plan in words."""
+    task = found.task
+    yield (
+        f"Signal of strength {task.strength:g} in {task.informative} of {task.length} tokens, "
+        f"{task.positive_rate:.0%} positive, {found.dimension} dimensions"
+    )
+    aim = f"{found.metric} {found.target:g}" if found.target is not None else "the least error"
+    if found.training is None or found.samples is None:
+        limit = "" if found.limit is None else f": the limit is {found.limit:.4f}"
+        yield f"Attention cannot reach {aim} at any size that was searched{limit}."
+    else:
+        yield from _training_lines(found, found.training, aim)
+    yield from map(_alternative_line, found.alternatives)
+    if found.sensitivity:
+        yield "If a setting is not as planned:"
+        yield from (f"  {one}" for one in found.sensitivity[:5])
+    yield from (f"Warning: {text}" for text in found.warnings)
+
+
+def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
+    first, second = (round(ratio * found.dimension) for ratio in (training.alpha0, training.alpha1))
+    shared = (
+        "all of them for the query and for the readout"
+        if training.reuse
+        else f"{first:,} for the query and {second:,} for the readout"
+    )
+    yield f"For {aim}: {found.samples:,} samples, {shared}"
+    error = with_error(found.error, found.uncertainty["test_error"])
+    area = "" if found.auc is None else f", AUC {found.auc:.4f}"
+    yield f"  predicted error {error}{area} (best of {found.predictions} predictions)"
+    steps = (
+        f"readout step {training.readout_step:g}, bias step {training.bias_step:g}, "
+        f"query step {training.query_step:.3g}"
+    )
+    yield f"  {training.loss} loss, ridge {training.ridge:.2g}, {steps}"
+    if found.widths:
+        ranges = ", ".join(
+            f"{n} {low:.2g} to {high:.2g}" for n, (low, high) in found.widths.items()
+        )
+        yield f"  nearly as good: {ranges}"
+    if found.assurance is not None:
+        yield from (f"  {line}" for line in found.assurance.lines())
+
+
+def _alternative_line(one: Alternative) -> str:
+    if one.samples is None:
+        limit = "" if one.limit is None else f" (its limit is {one.limit:.4f})"
+        return f"  {one.name:16} cannot reach it{limit}"
+    value = "" if one.value is None else f", {one.value:.4f}"
+    return f"  {one.name:16} {one.samples:,} samples{value}"

@@ -1,0 +1,77 @@
+"""The picture of a plan: outcome against samples for all classifiers, the plan marked."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsetoken.planning.best_training import METRICS, TOLERANCE, enlarged
+from sparsetoken.plotting import (
+    COLOURS,
+    LOOKS,
+    describe,
+    draw_boundary,
+    draw_simulation,
+    draw_theory,
+    new_figure,
+    styled,
+    tidy_log_ticks,
+)
+from sparsetoken.theory.floor import floor_curve
+from sparsetoken.theory.prediction import predict
+
+if TYPE_CHECKING:
+    from sparsetoken.planning.plan import Plan
+
+__all__ = ["draw_plan"]
+
+_MULTIPLES = np.geomspace(0.25, 4.0, 13)
+
+
+@styled
+def draw_plan(found: "Plan", axes: Any = None) -> Any:
+    """Draw a plan and return its axes."""
+    training, task = found.training, found.task
+    assert training is not None
+    assert found.samples is not None
+    if axes is None:
+        figure, (axes,) = new_figure(panel_height=3.2)
+        settings = {**task.to_dict(), "dimension": found.dimension}
+        figure.suptitle(describe(settings), fontsize=7)
+    samples = found.samples * _MULTIPLES
+    field, _ = METRICS[found.metric]
+    for name in ("attention", "pooled", "vectorised"):
+        values = []
+        for multiple, total in zip(_MULTIPLES, samples, strict=True):
+            varied = enlarged(training, multiple)
+            if name != "attention":  # they need no query: all samples are the readout's
+                varied = varied.replace(reuse=False, alpha1=total / found.dimension)
+            prediction = predict(task, varied, classifier=name, tolerance=TOLERANCE)
+            values.append(getattr(prediction, field))
+        draw_theory(axes, samples, values, LOOKS[name])
+    if found.metric == "error":
+        floors = floor_curve(task, values=samples / found.dimension, tolerance=1e-2)
+        draw_theory(axes, samples, floors.column("error"), LOOKS["bayes"], linestyle=":")
+    if found.target is not None:
+        draw_boundary(axes, found.target, f"target {found.target:g}", vertical=False)
+    _mark(axes, found)
+    axes.set_xscale("log")
+    axes.set_xlabel("samples")
+    axes.set_ylabel("test error" if found.metric == "error" else "AUC")
+    tidy_log_ticks(axes)
+    axes.legend(fontsize=7, loc="upper right", bbox_to_anchor=(1.0, 0.85))
+    return axes
+
+
+def _mark(axes: Any, found: "Plan") -> None:
+    value = found.error if found.metric == "error" else found.auc
+    samples = float(found.samples or 0)
+    axes.plot(samples, value, "D", color=COLOURS["vermilion"], zorder=4, label="plan")
+    checked = found.assurance
+    if checked is None:
+        return
+    bars = [[checked.simulated - checked.low], [checked.high - checked.simulated]]
+    look = LOOKS["bayes"].named("simulated, 80 % of studies")
+    draw_simulation(axes, [samples], [checked.simulated], bars, look, "", fmt="o")
+    if checked.assured_samples is not None:
+        label = f"{checked.assurance:.0%} of studies"
+        draw_boundary(axes, checked.assured_samples, label, color=COLOURS["blue"])

@@ -1,0 +1,32 @@
+"""The file of a study that checks a plan."""
+
+from sparsetoken.task import Task, Training
+
+__all__ = ["study_text"]
+
+_MULTIPLES = (0.5, 0.75, 1.0, 1.5, 2.0)
+_TRIALS = 40
+
+
+def study_text(task: Task, training: Training, dimension: int, target: float | None) -> str:
+    """Return a study over the planned number of samples and some smaller and larger ones."""
+    goal = "" if target is None else f", target {target:g}"
+    lines = [
+        f'title = "Check of a plan{goal}"',
+        'classifiers = ["attention", "pooled"]',
+        f"dimensions = {dimension}",
+        f"trials = {_TRIALS}",
+        'zip = [["training.alpha0", "training.alpha1"]]',
+        "",
+        "[task]",
+        *(f"{name} = {value}" for name, value in task.to_dict().items()),
+        "",
+        "[training]",
+    ]
+    for name, value in training.to_dict().items():
+        if name in ("alpha0", "alpha1"):
+            value = [float(f"{multiple * value:.6g}") for multiple in _MULTIPLES]
+        shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+        lines.append(f"{name} = {shown}")
+    lines += ["", "[plot]", 'x = "alpha1"', 'scale = "logx"', ""]
+    return "\n".join(lines)

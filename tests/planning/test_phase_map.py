@@ -1,0 +1,98 @@
+"""Phase maps: every cell is a prediction, and the lines lie where errors cross."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsetoken import ParameterError, Task, Training, capacity, phase_map, predict
+from sparsetoken.planning.phase_map import _first_crossings
+
+TASK = Task(10, 1, 4.0)
+TRAINING = Training(alpha0=1.0, alpha1=3.0, query_step=60, ridge=0.1)
+STRENGTHS = np.array([3.0, 4.0, 6.0])
+RATIOS = np.array([1.0, 8.0])
+
+
+def test_cells_are_predictions_and_pooling_has_all_samples() -> None:
+    found = phase_map(TASK, TRAINING, x=("strength", STRENGTHS), y=("alpha", RATIOS))
+    task = TASK.replace(strength=4.0)
+    attention = predict(task, TRAINING.replace(alpha0=2.0, alpha1=6.0)).test_error
+    assert found.errors["attention"][1, 1] == pytest.approx(attention, abs=0.004)
+    pooled = predict(task, TRAINING.replace(alpha1=8.0), classifier="pooled").test_error
+    assert found.errors["pooled"][1, 1] == pytest.approx(pooled, abs=0.004)
+    assert found.winners.shape == (2, 3)
+    for j, row in enumerate(found.winners):
+        for i, winner in enumerate(row):
+            assert found.errors[winner][j, i] == min(e[j, i] for e in found.errors.values())
+    assert found.unsolved == 0
+    rows = found.to_rows()
+    assert len(rows) == 6
+    assert rows[4]["strength"] == 4.0
+    assert rows[4]["test_error_attention"] == found.errors["attention"][1, 1]
+    assert "attention" in str(found)
+
+
+def test_any_two_settings_workers_and_capacity() -> None:
+    options: dict[str, Any] = {
+        "x": ("length", [6, 12]),
+        "y": ("ridge", [0.01, 0.1]),
+        "classifiers": ("attention", "pooled"),
+        "with_capacity": True,
+    }
+    calls: list[tuple[int, int]] = []
+    one = phase_map(TASK, TRAINING, progress=lambda *counts: calls.append(counts), **options)
+    two = phase_map(TASK, TRAINING, workers=2, **options)
+    for name, values in one.errors.items():
+        assert np.array_equal(values, two.errors[name])
+    assert calls == [(i + 1, 6) for i in range(6)]
+    assert one.capacities is not None
+    expected = capacity(TASK.replace(length=12), training=TRAINING).alpha / 3.0
+    assert one.capacities[0, 1] == pytest.approx(expected)
+    figure = one.plot()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert "who wins; dashed: capacity" in titles
+    assert "capacity_ratio" in one.to_rows()[0]
+
+
+def test_lines_lie_where_errors_cross() -> None:
+    found = phase_map(
+        TASK,
+        TRAINING,
+        x=("strength", np.array([2.0, 6.0])),
+        y=("alpha", np.geomspace(0.5, 16, 5)),
+        classifiers=("attention", "pooled"),
+    )
+    at = found.crossings(0.05)
+    assert np.isnan(at[0])
+    errors = found.errors["attention"][:, 1]
+    assert np.interp(-0.05, -errors, found.y_values) == pytest.approx(at[1])
+    equal = found.equality()
+    assert equal[0] > equal[1]
+
+
+def test_first_crossing_of_each_column() -> None:
+    gaps = np.array([[1.0, -1.0, 1.0, np.nan], [-1.0, 1.0, 1.0, -1.0]])
+    found = _first_crossings(gaps, np.array([2.0, 4.0]))
+    assert found[:2].tolist() == [3.0, 2.0]
+    assert np.isnan(found[2])
+    assert found[3] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": "strength"}, "x = 'strength' .* a pair"),
+        ({"x": ("strength", [1.0])}, "values of x"),
+        ({"x": ("strength", [2.0, 1.0])}, "values of x .* increasing"),
+        ({"x": ("strenght", [1.0, 2.0])}, "over = 'strenght'"),
+        ({"x": ("alpha", [0.0, 2.0])}, "alpha = 0.0"),
+        ({"y": ("strength", [1.0, 2.0])}, "another setting than x"),
+        ({"classifiers": ()}, "classifiers"),
+        ({"classifiers": ("bayes",)}, "classifiers = 'bayes'"),
+    ],
+)
+def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+    options = {"x": ("strength", STRENGTHS), "y": ("alpha", RATIOS), **change}
+    with pytest.raises(ParameterError, match=message):
+        phase_map(TASK, TRAINING, **options)
