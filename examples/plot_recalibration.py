@@ -1,6 +1,6 @@
 r"""
-Trained on short sequences, used on long ones
-=============================================
+Recalibrate a probe for another length
+======================================
 
 A probe is trained on bags of 10 images and used on bags of up to 300. The token that matters keeps
 its score, but it competes with ever more others: with scores of spread :math:`s` within a sequence,
