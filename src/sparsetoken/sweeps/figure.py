@@ -107,10 +107,12 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
 
 def _check_formulas(title: str) -> None:
     """Refuse a title with a formula between dollar signs that cannot be set."""
+    from matplotlib.cbook import is_math_text
     from matplotlib.mathtext import MathTextParser
 
     try:
-        MathTextParser("path").parse(title)
+        if is_math_text(title):
+            MathTextParser("path").parse(title)
     except ValueError as error:
         reason = str(error).strip().splitlines()[-1]
         raise SweepError(f"the title {title!r} cannot be set: {reason}") from None
