@@ -138,6 +138,9 @@ def test_brackets_in_a_path_are_part_of_its_name(tmp_path: Path) -> None:
     result = invoke("sweep", "export", path, "--csv", output)
     assert (result.exit_code, output.exists()) == (0, True), result.output
     assert "[/b]" in result.output
+    path.with_suffix(".sqlite").rename(folder / "b].sqlite")
+    result = invoke("sweep", "check", path, "--store", folder / "b].sqlite")
+    assert result.exit_code == 0, result.output
 
 
 def command(

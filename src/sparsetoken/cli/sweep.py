@@ -336,7 +336,9 @@ def export(study: Path, store: Path | None, file: Path, force: bool, **formats: 
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
     """Show that something is going on, in a terminal."""
-    with console(stderr=True).status(what):
+    from rich.text import Text
+
+    with console(stderr=True).status(Text(what)):  # a text, not markup: paths may have brackets
         yield
 
 
