@@ -9,12 +9,13 @@ Sobol points, in independent replicates whose spread tells the error.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import bounded_cache
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
 from sparsetoken.theory.replicates import REPLICATES
@@ -230,7 +231,7 @@ def _two_points(task: Task, shift: float, scale: float, dimension_ratio: float =
     )
 
 
-@lru_cache(maxsize=64)
+@bounded_cache(limit=64_000_000)
 def attention_law(
     task: Task, query: Query, log2_points: int, seed: int = 0, *, rare: bool = False
 ) -> FeatureLaw:

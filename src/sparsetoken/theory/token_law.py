@@ -10,7 +10,6 @@ reaches far into its tail, and weights make up for it.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from scipy.special import erfcx, ndtr, ndtri_exp
 from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import bounded_cache
 
 __all__ = [
     "EXPLICIT",
@@ -61,7 +61,7 @@ class TokenGroup:
     normals: Array
 
 
-@lru_cache(maxsize=48)
+@bounded_cache(limit=64_000_000)
 def draw_tokens(
     counts: tuple[int, ...],
     log2_points: int,
