@@ -101,6 +101,16 @@ def test_short_sequences_have_no_hard_phase_or_a_narrow_one() -> None:
     assert floor(Task(100, 1, 4.0), 0.5).phase == "easy"
 
 
+def test_strong_signals_have_their_hard_phase_too() -> None:
+    # For θ → ∞ the transitions are at fixed θ⁴α: e depends on θ√m, and m = Λe for small m.
+    scaled = []
+    for strength in (30.0, 1000.0):
+        phase = hard_phase(Task(1000, 1, strength))
+        assert phase is not None
+        scaled.append([strength**4 * phase.begins, strength**4 * phase.ends])
+    np.testing.assert_allclose(scaled[0], scaled[1], rtol=0.05)
+
+
 def test_transitions_of_several_informative_tokens_carry_their_error() -> None:
     phase = hard_phase(Task(200, 2, 4.0))
     assert phase is not None

@@ -226,7 +226,9 @@ class _Landscape:
     @cached_property
     def turns(self) -> list[float]:
         """States at which log Λ turns, in rising order: maxima and minima in turn."""
-        signal = np.linspace(0, self.task.strength, _GRID + 2)[1:-1]
+        # Beyond, e = R and log Λ only rises.
+        top = min(self.task.strength, self.law.known)
+        signal = np.linspace(0, top, _GRID + 2)[1:-1]
         square = (signal / self.task.strength) ** 2
         states = np.log(square) - np.log1p(-square)
         rising = np.diff(self.log_ratio(states)) > 0

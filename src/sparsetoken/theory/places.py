@@ -165,7 +165,7 @@ class PlacesLaw:
     """The functions e(s) and ψ(s) as piecewise polynomials, made where they are asked for.
 
     `replicates` is 1 for an exact law; otherwise e and ψ exist for each of independent replicates,
-    whose mean is the answer and whose spread its error.
+    whose mean is the answer and whose spread its error. From s = `known` on all places are known.
     """
 
     def __init__(
@@ -185,19 +185,19 @@ class PlacesLaw:
         self._nodes = nodes or (_EXACT_NODES if self.exact else _SAMPLED_NODES)
         self._spacing = spacing
         self._panels: list[_Panel] = []
-        self._known = 2 * np.sqrt(np.log(self.fewer * length / _KNOWN))
+        self.known = 2 * np.sqrt(np.log(self.fewer * length / _KNOWN))
         self._integrals = [np.zeros(self.replicates)]
 
     def overlap(self, signal: Array) -> Array:
         """Return e(s), of shape (replicates, *s.shape)."""
         surplus = 2 * self.informative - self.length if self.informative > self.fewer else 0
         values = self._evaluate(signal, lambda panel: panel.overlap)
-        values[:, signal >= self._known] = self.fewer
+        values[:, signal >= self.known] = self.fewer
         return np.asarray(values + surplus)
 
     def potential(self, signal: Array) -> Array:
         """Return ψ(s) = ∫ s e ds, of shape (replicates, *s.shape)."""
-        inside = np.minimum(signal, self._known)
+        inside = np.minimum(signal, self.known)
         values = self._evaluate(inside, lambda panel: panel.integral)
         index = self._index(inside)
         values += np.stack(self._integrals, axis=1)[:, index]
@@ -207,8 +207,8 @@ class PlacesLaw:
 
     def relative_error(self, signal: float) -> float:
         """Return the error of e that quadrature and interpolation leave, up to s, as a ratio."""
-        self._grow(min(signal, self._known))
-        last = int(self._index(np.array([min(signal, self._known)]))[0])
+        self._grow(min(signal, self.known))
+        last = int(self._index(np.array([min(signal, self.known)]))[0])
         return max(panel.relative_error for panel in self._panels[: last + 1])
 
     def sampling_error(self, signal: float) -> float:
@@ -222,7 +222,7 @@ class PlacesLaw:
         return np.asarray(np.maximum(np.ceil(signal / _PANEL) - 1, 0), dtype=int)
 
     def _evaluate(self, signal: Array, part: Callable[[_Panel], Array]) -> Array:
-        inside = np.minimum(signal, self._known)
+        inside = np.minimum(signal, self.known)
         self._grow(float(inside.max(initial=0.0)))
         index = self._index(inside)
         values = np.empty((self.replicates, *signal.shape))
