@@ -172,7 +172,7 @@ def test_stages_read_the_data_three_times_and_the_readout_once_more() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sequences.Sequences, "blocks", counted)
         AttentionClassifier(refine=False, sharpness=1.0, ridge=0.01).fit(X, y)
-    assert passes == 5, "and the spread of the fitted scores"
+    assert passes == 6, "and a look at the first block, and the spread of the fitted scores"
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 4000))
@@ -349,6 +349,6 @@ def test_other_bad_parameters() -> None:
     with pytest.raises(ParameterError, match=r"columns of X = 5.*length = 2"):
         PooledClassifier(length=2).fit(X[:, 0], Y)
     with pytest.raises(ParameterError, match="transformer"):
-        TokenWise(AttentionClassifier()).fit(X)
+        TokenWise(PooledClassifier()).fit(X)
     with pytest.raises(ParameterError, match="target = 9"):
         AttentionClassifier().fit(X, np.arange(40) % 3).attention(X, target=9)
