@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: FORCE attack reproduce test lint format types docs clean browser package
+.PHONY: FORCE attack reproduce test lint format types docs clean browser package audit
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -25,6 +25,10 @@ attack: $(VENV)/.installed-dev
 
 package: $(VENV)/.installed-dev
 	$(BIN)/python tools/package.py
+
+# Theory against code that shares nothing with it, over random settings; at most an hour, resumable.
+audit: $(VENV)/.installed
+	$(BIN)/python tools/audit.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

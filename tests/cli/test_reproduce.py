@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from sparsetoken.cli import main
 from sparsetoken.reproduce import registry
-from sparsetoken.reproduce.claim import Job
+from sparsetoken.reproduce.claim import Claim
+from sparsetoken.reproduce.measurement import Measurement
 
 
 @pytest.fixture
@@ -57,11 +58,17 @@ def test_something_that_breaks_is_told_and_the_exit_code_is_1(
 ) -> None:
     (claim,) = registry.select_claims([4])
 
-    def jobs(_: Any) -> list[Job]:
-        return [Job("alignment", {"task": {"length": 1}}, {"source": "theory"})]
+    def measurements(_: Any) -> list[Measurement]:
+        kind = "sparsetoken.reproduce.kinds:alignment"
+        return [Measurement(kind, {"task": {"length": 1}}, {"source": "theory"})]
 
-    broken = replace(claim, jobs=jobs)
-    monkeypatch.setattr(registry, "claims", lambda: [broken, registry_claims()[4]])
+    broken = replace(claim, measurements=measurements)
+    fine = registry_claims()[3]
+
+    def two(series: str = "claim") -> list[Claim]:
+        return [broken, replace(fine, number=5)] if series == "claim" else []
+
+    monkeypatch.setattr(registry, "claims", two)
     command = ["reproduce", "--quick", "--workers", "1", "--output", str(tmp_path)]
     result = runner.invoke(main, command)
     assert result.exit_code == 1
@@ -89,9 +96,12 @@ def test_a_stopped_run_says_how_to_go_on(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["14"], "claim = 14"),
+        (["99"], "claim = 99"),
         (["0"], "claim = 0"),
-        (["one"], "not a valid integer"),
+        (["one"], "the number of a claim, or Q and that of a question"),
+        (["Q99"], "question = 99"),
+        (["4", "--questions"], "no NUMBERS with --questions"),
+        (["--import", "no_such_module"], "no_such_module"),
         (["--workers", "0"], "--workers"),
         (["--seed", "-1"], "--seed"),
         (["4", "--quick", "--output", "/proc/new"], "/proc/new: No such file or directory"),

@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -5,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from sparsetoken.reproduce.claim import Claim, Job, Table
-from sparsetoken.reproduce.execution import execute
-from sparsetoken.reproduce.jobs import tabulate
+from sparsetoken.reproduce.claim import Claim, Series, Table
+from sparsetoken.reproduce.measurement import Measurement, compute, tabulate
 from sparsetoken.reproduce.registry import select_claims
 from sparsetoken.reproduce.run import settings_of
 from sparsetoken.sweeps.worker import RESERVED_COLUMNS
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `altering`
 
 
 class InProcess(Executor):
@@ -23,24 +25,29 @@ class InProcess(Executor):
 
 
 class Bench:
-    """Measures claims in the tiny profile, and remembers the results of jobs."""
+    """Measures claims in the tiny profile, and remembers what was measured."""
 
     def __init__(self) -> None:
         self.known: dict[str, dict[str, float]] = {}
 
-    def claim(self, number: int) -> Claim:
-        return select_claims([number])[0]
+    def claim(self, number: int, series: Series = "claim") -> Claim:
+        return select_claims([number], series)[0]
 
-    def measure(self, number: int, change: Callable[[Job], Job] | None = None) -> Table:
-        """Measure a claim, with every job changed as a test wishes."""
-        claim = self.claim(number)
+    def measure(
+        self,
+        number: int,
+        change: Callable[[Measurement], Measurement] | None = None,
+        series: Series = "claim",
+    ) -> Table:
+        """Measure a claim, with every measurement changed as a test wishes."""
+        claim = self.claim(number, series)
         settings = settings_of(claim, "tiny", seed=0)
-        jobs = [change(job) if change else job for job in claim.jobs(settings)]
-        for job in jobs:
-            if job.key not in self.known:
-                self.known[job.key] = execute(job.kind, job.arguments)
-                assert not RESERVED_COLUMNS & set(self.known[job.key]), "the store would refuse it"
-        return tabulate(jobs, [self.known[job.key] for job in jobs], settings)
+        asked = [change(one) if change else one for one in claim.measurements(settings)]
+        for one in asked:
+            if one.key not in self.known:
+                self.known[one.key] = compute(one)
+                assert not RESERVED_COLUMNS & set(self.known[one.key]), "the store would refuse it"
+        return tabulate(asked, [self.known[one.key] for one in asked], settings)
 
 
 @pytest.fixture(scope="session")

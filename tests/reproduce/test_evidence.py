@@ -3,14 +3,14 @@ import pytest
 
 from sparsetoken.reproduce.claim import Quantity, Table
 from sparsetoken.reproduce.evidence import (
-    Check,
+    Condition,
     agreement,
+    compare,
     crossing,
     decide,
     lowest,
     power_law,
     within,
-    z_scores,
 )
 
 
@@ -33,11 +33,11 @@ def test_a_bound_is_judged_by_twice_the_uncertainty(
 
 
 def test_one_failure_refutes_and_one_open_check_leaves_undecided() -> None:
-    good, bad, open_ = Check("a", True), Check("b", False), Check("c", None)
-    assert decide([good, good]).outcome == "confirmed"
-    assert decide([good, open_]).outcome == "undecided"
+    good, bad, open_ = Condition("a", True), Condition("b", False), Condition("c", None)
+    assert decide([good, good]).ruling == "confirmed"
+    assert decide([good, open_]).ruling == "undecided"
     verdict = decide([good, open_, bad])
-    assert verdict.outcome == "refuted"
+    assert verdict.ruling == "refuted"
     assert verdict.seen == "b: FAILS; c: open; a: holds"
 
 
@@ -55,35 +55,82 @@ def test_the_slope_of_a_power_law_and_its_error() -> None:
     assert 0.75 < np.std(slopes) < 1.1
 
 
-def table(mean: np.ndarray, error: np.ndarray, trials: int) -> Table:
-    rows = [
-        {"value": m, "value_error": e, "trials": trials, "theory": 0.0, "theory_error": 0.0}
-        for m, e in zip(mean, error, strict=True)
-    ]
-    return Table(rows, {})
+def simulated(
+    mean: np.ndarray, error: float, trials: int, theory: float = 1.0, noticed: float = np.inf
+) -> Table:
+    """Points with a known theory value, simulated at one dimension."""
+    rows = []
+    for point, value in enumerate(mean):
+        rows += [
+            {"source": "theory", "point": point, "x": theory, "x_uncertainty": 0.0},
+            {
+                "source": "simulation",
+                "point": point,
+                "x": value,
+                "x_uncertainty": error,
+                "trials": trials,
+            },
+        ]
+    return Table(rows, {"noticed": noticed})
 
 
-def test_z_scores_of_few_trials_are_standard_normal() -> None:
-    samples = np.random.default_rng(2).standard_normal((4000, 4))
-    error = samples.std(axis=1, ddof=1) / 2
-    z = z_scores(table(samples.mean(axis=1), error, 4), "value")
-    # 4000 values: the mean square's standard error is √(2/4000) = 0.022; accept 4 of them.
-    assert np.mean(z**2) == pytest.approx(1, abs=0.09)
-    assert np.mean(np.abs(z) > 3) < 0.0027 + 4 * np.sqrt(0.0027 / 4000)
+def test_agreement_fails_on_an_outlier_on_scatter_and_on_a_common_deviation() -> None:
+    def holds(z: list[float]) -> bool | None:
+        return agreement("x", simulated(1 + 0.01 * np.array(z), 0.01, 10**6), "x", ["point"]).holds
+
+    assert holds([0.5, -1.0, 1.5])
+    assert not holds([0.0] * 20 + [4.5])
+    assert not holds([1.9, -1.9] * 8), "the mean square 3.6 of 16 is beyond what chance gives"
+    assert not holds([0.9] * 16), "16 times 0.9 in one direction are 3.6 standard errors"
+    assert not agreement("x", Table([], {}), "x", ["point"]).holds
 
 
-def test_z_scores_add_the_allowance_to_the_standard_error() -> None:
-    z = z_scores(table(np.array([1.0, -3.0]), np.ones(2), 10**6), "value", allowance=np.sqrt(3))
-    assert z == pytest.approx([0.5, -1.5], abs=1e-5)
-    exact = z_scores(table(np.array([0.0, 1.0]), np.zeros(2), 4), "value")
-    assert exact[0] == 0
-    assert exact[1] > 30
+def test_agreement_is_open_if_it_would_not_notice_the_wanted_deviation() -> None:
+    # 16 points of 1 %: 0.25 % together, so that 4.3 times that, 1.1 %, would be noticed.
+    points = np.ones(16)
+    condition = agreement("x", simulated(points, 0.01, 10**6, noticed=0.02), "x", ["point"])
+    assert condition.holds
+    assert "one of 1.1 % would be noticed" in condition.seen
+    assert (
+        agreement("x", simulated(points, 0.01, 10**6, noticed=0.01), "x", ["point"]).holds is None
+    )
 
 
-def test_agreement_fails_on_one_outlier_and_on_many_small_deviations() -> None:
-    assert agreement("x", [0.5, -1.0, 1.5]).holds
-    assert not agreement("x", [0.0] * 20 + [4.5]).holds
-    assert not agreement("x", [1.6, -1.6, 1.6, 1.6]).holds
+def test_agreement_notices_what_it_says_it_would() -> None:
+    # A deviation of the size that is told fails five times out of six; 200 runs: ± 4 x 2.6 %.
+    rng = np.random.default_rng(4)
+    failed = sum(
+        not agreement(
+            "x",
+            simulated(1 + 0.043 / 4 + 0.01 * rng.standard_normal(16), 0.01, 10**6),
+            "x",
+            ["point"],
+        ).holds
+        for _ in range(200)
+    )
+    assert 0.84 - 0.11 < failed / 200 < 0.84 + 0.11
+
+
+def test_the_shift_of_order_one_over_d_is_removed_and_its_error_counted() -> None:
+    limit, shift, rng = 0.3, 2.0, np.random.default_rng(5)
+    deviates = []
+    for _ in range(300):
+        rows: list[dict[str, object]] = [{"source": "theory", "x": limit, "x_uncertainty": 0.0}]
+        for dimension in (400, 100):
+            values = limit + shift / dimension + rng.standard_normal(12) / np.sqrt(dimension)
+            rows.append(
+                {
+                    "source": "simulation",
+                    "dimension": dimension,
+                    "x": values.mean(),
+                    "x_uncertainty": values.std(ddof=1) / np.sqrt(12),
+                    "trials": 12,
+                }
+            )
+        deviates.append(compare(Table(rows, {}), "x", []).z[0])
+    # Standard errors 0.058 of the mean and 0.041 of the spread; accept 4 of them.
+    assert abs(np.mean(deviates)) < 4 * 0.058
+    assert abs(np.std(deviates) - 1) < 4 * 0.041
 
 
 def test_crossing_and_lowest_interpolate() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparsetoken.reproduce.claim import Claim, Job, Table
+from sparsetoken.reproduce.claim import Claim, Table
+from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.registry import select_claims
 from sparsetoken.reproduce.run import examine, settings_of
 from sparsetoken.validation import ParameterError
@@ -25,8 +26,8 @@ def test_a_second_run_does_no_work_again(claim: Claim, folder: Path, in_process:
     )
     assert first.error is None
     assert first.verdict is not None
-    assert first.verdict.outcome == "confirmed"
-    total = len({job.key for job in claim.jobs(settings)})
+    assert first.verdict.ruling == "confirmed"
+    total = len({one.key for one in claim.measurements(settings)})
     assert seen[0] == (0, total)
 
     class Idle:
@@ -63,7 +64,7 @@ def test_a_stopped_run_goes_on_where_it_stopped(
 
     counts = Counts()
     assert examine(claim, settings, folder, executor=counts).error is None
-    total = len({job.key for job in claim.jobs(settings)})
+    total = len({one.key for one in claim.measurements(settings)})
     assert 0 < counts.calls <= total - 4, "at most the last window's work is repeated"
 
 
@@ -79,16 +80,16 @@ def test_another_seed_has_other_trials_and_its_own_store(
     assert len(list(folder.glob("*.sqlite"))) == 2
 
 
-def test_a_failing_job_is_reported_with_its_reason(
+def test_a_failing_measurement_is_reported_with_its_reason(
     claim: Claim, folder: Path, in_process: Any
 ) -> None:
-    def jobs(settings: Any) -> list[Job]:
-        good = claim.jobs(settings)
-        return [*good, Job("prediction", {"task": {"length": 0}}, good[0].labels)]
+    def measurements(settings: Any) -> list[Measurement]:
+        good = claim.measurements(settings)
+        bad = Measurement("sparsetoken.reproduce.kinds:prediction", {"task": {"length": 0}}, {})
+        return [*good, replace(bad, labels=good[0].labels)]
 
-    finding = examine(
-        replace(claim, jobs=jobs), settings_of(claim, "tiny", 0), folder, executor=in_process
-    )
+    broken = replace(claim, measurements=measurements)
+    finding = examine(broken, settings_of(claim, "tiny", 0), folder, executor=in_process)
     assert finding.verdict is None
     assert finding.error is not None
     assert "1 of" in finding.error
@@ -106,6 +107,6 @@ def test_a_judge_that_breaks_is_reported(claim: Claim, folder: Path, in_process:
 
 def test_unknown_claims_are_refused() -> None:
     assert [claim.number for claim in select_claims([11, 5])] == [5, 11]
-    assert len(select_claims([])) == 13
-    with pytest.raises(ParameterError, match="from 1 to 13"):
+    assert len(select_claims([])) == 16
+    with pytest.raises(ParameterError, match="one of 1, 2"):
         select_claims([0])

@@ -2,16 +2,16 @@
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from altering import altered
 
-from sparsetoken.report.markdown import verdict_table
 from sparsetoken.reproduce.claim import Table
-from sparsetoken.reproduce.registry import select_claims
+from sparsetoken.reproduce.registry import claims, select_claims
+from sparsetoken.reproduce.report.markdown import verdict_table
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reproduction"
@@ -21,7 +21,11 @@ ENTRIES = {entry["claim"]: entry for entry in RUN["claims"]}
 
 def recorded(number: int) -> Table:
     """Return the committed numbers of a claim."""
-    entry = ENTRIES[number]
+    return read_table(ENTRIES[number])
+
+
+def read_table(entry: dict[str, Any]) -> Table:
+    """Return the committed numbers of a claim or question."""
     with (FOLDER / entry["table"]).open(newline="", encoding="utf-8") as file:
         rows = [
             {name: number_or_text(value) for name, value in row.items() if value}
@@ -37,25 +41,15 @@ def number_or_text(text: str) -> float | str:
         return text
 
 
-def changed(table: Table, change: Callable[[dict[str, Any]], None], **labels: Any) -> Table:
-    chosen = {id(row) for row in table.select(**labels).rows}
-    assert chosen, "the test must change something"
-    rows = [dict(row) for row in table.rows]
-    for row, before in zip(rows, table.rows, strict=True):
-        if id(before) in chosen:
-            change(row)
-    return Table(rows, table.settings)
+def ruling(number: int, table: Table) -> str:
+    return select_claims([number])[0].judge(table).ruling
 
 
-def outcome(number: int, table: Table) -> str:
-    return select_claims([number])[0].judge(table).outcome
-
-
-@pytest.mark.parametrize("number", range(1, 14))
+@pytest.mark.parametrize("number", range(1, 17))
 def test_committed_verdicts_follow_from_the_committed_numbers(number: int) -> None:
     claim, entry = select_claims([number])[0], ENTRIES[number]
     verdict = claim.judge(recorded(number))
-    assert verdict.outcome == entry["verdict"]
+    assert verdict.ruling == entry["verdict"]
     assert verdict.seen == entry["seen"]
     assert claim.criterion == entry["criterion"]
     assert claim.title == entry["title"]
@@ -63,7 +57,7 @@ def test_committed_verdicts_follow_from_the_committed_numbers(number: int) -> No
         assert quantity.value == pytest.approx(entry["numbers"][name]["value"], rel=1e-9)
 
 
-@pytest.mark.parametrize("number", range(1, 14))
+@pytest.mark.parametrize("number", range(1, 17))
 def test_committed_settings_are_those_of_the_full_profile(number: int) -> None:
     entry = ENTRIES[number]
     expected = {**select_claims([number])[0].settings["full"], "seed": RUN["seed"]}
@@ -71,10 +65,28 @@ def test_committed_settings_are_those_of_the_full_profile(number: int) -> None:
 
 
 def test_committed_figures_are_there_and_small() -> None:
-    for entry in RUN["claims"]:
+    for entry in [*RUN["claims"], *RUN["questions"]]:
         assert entry["figures"]
         for name in entry["figures"]:
             assert 0 < (FOLDER / name).stat().st_size < 200_000, name
+
+
+QUESTIONS = {entry["question"]: entry for entry in RUN["questions"]}
+
+
+@pytest.mark.parametrize("number", [question.number for question in claims("question")])
+def test_committed_answers_follow_from_the_committed_numbers(number: int) -> None:
+    question, entry = select_claims([number], "question")[0], QUESTIONS[number]
+    verdict = question.judge(read_table(entry))
+    assert (verdict.ruling, verdict.seen) == (entry["verdict"], entry["seen"])
+    assert (question.criterion, question.title) == (entry["criterion"], entry["title"])
+    expected = {**question.settings["full"], "seed": RUN["seed"]}
+    assert entry["settings"] == json.loads(json.dumps(expected))
+
+
+def test_the_page_shows_the_committed_answers() -> None:
+    table = verdict_table(RUN["questions"], "question")
+    assert table in (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
@@ -87,22 +99,22 @@ def test_1_attention_that_needs_the_square_root_is_refuted() -> None:
         row["strength"] = 3.3 * np.sqrt(row["length"])
 
     table = recorded(1)
-    broken = changed(table, needs_more, source="theory", classifier="attention")
-    assert outcome(1, broken) == "refuted"
+    broken = altered(table, needs_more, source="theory", classifier="attention")
+    assert ruling(1, broken) == "refuted"
 
     def needs_less(row: dict[str, Any]) -> None:
         row["strength"] = row["length"] ** 0.4
 
-    broken = changed(table, needs_less, source="theory", classifier="vectorised")
-    assert outcome(1, broken) == "refuted"
+    broken = altered(table, needs_less, source="theory", classifier="vectorised")
+    assert ruling(1, broken) == "refuted"
 
 
 def test_1_errors_counted_at_a_wrong_strength_are_noticed() -> None:
     def counted(row: dict[str, Any]) -> None:
         row["test_error"] = 0.08
 
-    broken = changed(recorded(1), counted, source="simulation", classifier="attention")
-    assert outcome(1, broken) == "refuted"
+    broken = altered(recorded(1), counted, source="simulation", classifier="attention")
+    assert ruling(1, broken) == "refuted"
 
 
 @pytest.mark.parametrize("sharpness", ["best", "fixed"])
@@ -110,8 +122,8 @@ def test_3_an_elementwise_advantage_is_noticed(sharpness: str) -> None:
     def logarithmic(row: dict[str, Any]) -> None:
         row["strength"] = 2 * np.sqrt(2 * np.log(row["length"]))
 
-    broken = changed(recorded(3), logarithmic, nonlinearity_is="sigmoid", sharpness_is=sharpness)
-    assert outcome(3, broken) == "refuted"
+    broken = altered(recorded(3), logarithmic, nonlinearity_is="sigmoid", sharpness_is=sharpness)
+    assert ruling(3, broken) == "refuted"
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -113,7 +113,7 @@ import_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_import_modules,
-    help="Import a module that adds losses or classifiers; may be repeated.",
+    help="Import a module that adds losses, classifiers, claims or questions; may be repeated.",
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparsetoken.cli.options import json_option
+from sparsetoken.cli.options import import_option, json_option
 from sparsetoken.cli.output import Refusal, check_writable, force_option
 from sparsetoken.limits import MOST_WORKERS
 
@@ -25,9 +25,11 @@ COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broke
 
 
 @click.command()
-@click.argument("numbers", type=int, nargs=-1)
+@click.argument("numbers", nargs=-1)
 @click.option("--quick", is_flag=True, help="Smaller dimensions and fewer trials: a few minutes.")
+@click.option("--questions", is_flag=True, help="Only the questions that the paper leaves open.")
 @click.option("--list", "only_list", is_flag=True, help="Show the claims and do nothing.")
+@import_option
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -51,8 +53,9 @@ COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broke
 @force_option
 @json_option
 def reproduce(
-    numbers: tuple[int, ...],
+    numbers: tuple[str, ...],
     quick: bool,
+    questions: bool,
     only_list: bool,
     output: Path | None,
     workers: int,
@@ -60,44 +63,43 @@ def reproduce(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Measure, draw and judge the paper's claims: all, or those with these NUMBERS.
+    """Measure, draw and judge the paper's claims and the questions that it leaves open.
 
-    A run that was stopped goes on where it stopped, if the output folder is the same. The exit code
-    is 0 if everything ran, whatever the verdicts.
+    All of them, or those with these NUMBERS: 5 is a claim, Q5 a question. A run that was stopped
+    goes on where it stopped, if the output folder is the same. The exit code is 0 if everything
+    ran, whatever the verdicts.
     """
     from rich.console import Console
 
-    from sparsetoken.reproduce.registry import select_claims
-
     console = Console(stderr=as_json)
-    chosen = select_claims(numbers)
+    chosen = _choose(numbers, questions)
     if only_list:
         _show_list(chosen, as_json, console)
         return
-    from sparsetoken.report import write_results
+    from sparsetoken.reproduce.report import write_results
 
     profile = "quick" if quick else "full"
     if output is None:
         # A run of some claims must not replace the report of all.
-        chosen_name = "-".join(["claims", *map(str, numbers)]) if numbers else "all"
-        output = Path("reproduction") / profile / chosen_name
+        name = "-".join(["claims", *numbers]) if numbers else "questions" if questions else "all"
+        output = Path("reproduction") / profile / name
     output.mkdir(parents=True, exist_ok=True)
     check_writable(output / "report.html", lambda content: b"sparsetoken" in content, force=force)
-    command = " ".join(
-        ["sparsetoken reproduce", *map(str, numbers), *(["--quick"] if quick else [])]
-    )
-    if seed:
-        command += f" --seed {seed}"
+    options = [*(["--questions"] if questions else []), *(["--quick"] if quick else [])]
+    options += [f"--seed {seed}"] if seed else []
     with _alone_in(output):
         findings = _examine_all(chosen, profile, seed, output, workers, console)
+        command = " ".join(["sparsetoken reproduce", *numbers, *options])
         report = write_results(findings, output, profile, seed, command)
+        verdicts = (output / "verdicts.json").read_text(encoding="utf-8")
     _show_verdicts(findings, console)
     console.print(f"Report: {report}", soft_wrap=True, markup=False)
     if as_json:
-        click.echo((output / "verdicts.json").read_text(encoding="utf-8"), nl=False)
+        click.echo(verdicts, nl=False)
     broken = [finding for finding in findings if finding.error]
     for finding in broken:
-        click.echo(f"Claim {finding.claim.number} broke: {finding.error}", err=True)
+        name = finding.claim.series.capitalize()
+        click.echo(f"{name} {finding.claim.short} broke: {finding.error}", err=True)
     if broken:
         raise SystemExit(1)
 
@@ -116,6 +118,32 @@ def _alone_in(folder: Path) -> "Iterator[None]":
         ) from None
     with lock:
         yield
+
+
+def _choose(numbers: tuple[str, ...], questions: bool) -> "list[Claim]":
+    """Return the claims and questions that the command line names."""
+    from sparsetoken.reproduce.registry import claims, select_claims
+    from sparsetoken.validation import ParameterError
+
+    if questions and numbers:
+        accepted = "no NUMBERS with --questions; Q5 alone names a question"
+        raise ParameterError("numbers", " ".join(numbers), accepted)
+    if not numbers:
+        return [*([] if questions else claims("claim")), *claims("question")]
+    wanted: dict[str, list[int]] = {"claim": [], "question": []}
+    for text in numbers:
+        digits = text.removeprefix("Q").removeprefix("q")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+            raise ParameterError(
+                "claim", text, "the number of a claim, or Q and that of a question"
+            )
+        wanted["claim" if digits == text else "question"].append(int(digits))
+    found: list[Claim] = []
+    if wanted["claim"]:
+        found += select_claims(wanted["claim"])
+    if wanted["question"]:
+        found += select_claims(wanted["question"], "question")
+    return found
 
 
 def _examine_all(
@@ -142,7 +170,8 @@ def _examine_all(
     try:
         with Progress(*columns, console=console, transient=True) as bars:
             for place, claim in enumerate(chosen, start=1):
-                bar = bars.add_task(f"[{place}/{len(chosen)}] claim {claim.number}: {claim.name}")
+                name = f"{claim.series} {claim.short}"
+                bar = bars.add_task(f"[{place}/{len(chosen)}] {name}: {claim.name}")
 
                 def show(done: int, total: int, bar: "object" = bar) -> None:
                     bars.update(bar, completed=done, total=total)  # type: ignore[arg-type]
@@ -157,9 +186,8 @@ def _examine_all(
                     progress=show,
                 )
                 bars.remove_task(bar)
-                outcome = finding.verdict.outcome if finding.verdict else "broken"
-                line = f"claim {claim.number:2d}  {outcome:<10} {finding.seconds:6.1f} s"
-                console.print(f"{line}  {claim.title}", soft_wrap=True)
+                line = f"{name:<11}  {finding.ruling:<10} {finding.seconds:6.1f} s"
+                console.print(f"{line}  {claim.title}", soft_wrap=True, markup=False)
                 findings.append(finding)
     except KeyboardInterrupt:
         pool.shutdown(cancel_futures=True)
@@ -173,13 +201,13 @@ def _show_list(chosen: "Sequence[Claim]", as_json: bool, console: "Console") -> 
     from rich.table import Table
 
     if as_json:
-        names = ("number", "title", "statement", "meaning", "criterion")
+        names = ("series", "number", "title", "statement", "meaning", "criterion")
         entries = [{name: getattr(claim, name) for name in names} for claim in chosen]
         click.echo(json.dumps(entries, indent=2, ensure_ascii=False))
         return
     table = Table("", "claim", "criterion", title="Claims", show_lines=True)
     for claim in chosen:
-        table.add_row(str(claim.number), claim.statement, claim.criterion)
+        table.add_row(claim.short, claim.statement, claim.criterion)
     console.print(table)
 
 
@@ -188,9 +216,8 @@ def _show_verdicts(findings: "Sequence[Finding]", console: "Console") -> None:
 
     table = Table("", "claim", "verdict", title="Verdicts")
     for finding in findings:
-        outcome = finding.verdict.outcome if finding.verdict else "broken"
-        colour = COLOURS[outcome]
+        colour = COLOURS[finding.ruling]
         table.add_row(
-            str(finding.claim.number), finding.claim.title, f"[{colour}]{outcome}[/{colour}]"
+            finding.claim.short, finding.claim.title, f"[{colour}]{finding.ruling}[/{colour}]"
         )
     console.print(table)

@@ -29,9 +29,6 @@ __all__ = ["simulate"]
 # A value and its numerical error, None if it has none.
 Measured = tuple[Any, float | None]
 
-# Theory's error bars cover 98 %: a third of one is a standard error.
-THEORY_COVERAGE = 3.0
-
 
 @click.command()
 @task_options
@@ -164,13 +161,14 @@ def _theory(result: "Simulation") -> dict[str, Measured]:
 
 
 def _z_score(result: "Simulation", field: str, theory: dict[str, Measured]) -> float | None:
-    import math
+    from sparsetoken.uncertainty import z_scores
 
     mean, error = result.mean(field), result.standard_error(field)
     if mean is None or not error or field not in theory:
         return None
-    value, numerical = theory[field]
-    return float((mean - value) / math.hypot(error, (numerical or 0.0) / THEORY_COVERAGE))
+    value, bar = theory[field]
+    freedom = len(result.values(field)) - 1
+    return float(z_scores(mean - value, error, freedom=freedom, bar=bar or 0.0))
 
 
 def _fields(result: "Simulation") -> list[str]:

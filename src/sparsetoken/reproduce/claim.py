@@ -1,9 +1,8 @@
 """What a claim consists of, and the table of numbers that it is judged by."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,40 +10,27 @@ from matplotlib.figure import Figure
 from sparsetoken.arrays import Array
 from sparsetoken.plotting import styled, tidy_log_ticks
 
+if TYPE_CHECKING:
+    from sparsetoken.reproduce.measurement import Measurement
+
 __all__ = [
     "Claim",
     "Drawing",
-    "Job",
-    "Outcome",
     "Quantity",
     "Result",
     "Row",
+    "Ruling",
+    "Series",
     "Settings",
     "Table",
     "Verdict",
 ]
 
-Outcome = Literal["confirmed", "refuted", "undecided"]
+Ruling = Literal["confirmed", "refuted", "undecided"]
+Series = Literal["claim", "question"]
 Result = dict[str, float]
 Row = Mapping[str, Any]
 Settings = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One piece of work: a kind of computation, its plain arguments, and where the result belongs.
-
-    Jobs with the same labels are trials of one simulated point; they become one row of the table.
-    """
-
-    kind: str
-    arguments: Mapping[str, Any]
-    labels: Mapping[str, Any]
-
-    @property
-    def key(self) -> str:
-        """The same text for the same computation, whatever it is labelled."""
-        return json.dumps({"kind": self.kind, **self.arguments}, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -67,7 +53,7 @@ class Quantity:
 class Verdict:
     """What a claim's criterion says about the numbers."""
 
-    outcome: Outcome
+    ruling: Ruling
     seen: str
     numbers: Mapping[str, Quantity] = field(default_factory=dict)
 
@@ -82,7 +68,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain data: labels, and for each measured field its value and `field_error`.
+    """Rows of plain data: labels, and for each measured field its value and `field_uncertainty`.
 
     Theory rows have `source` "theory" and a numerical error; simulation rows have `source`
     "simulation", the mean over `trials`, its standard error and `field_spread`, the standard
@@ -105,6 +91,20 @@ class Table:
         """Return one field of all rows as an array of floats."""
         return np.array([float(row[name]) for row in self.rows])
 
+    def quantity(self, name: str) -> "Quantity":
+        """Return one field of the only row, with its uncertainty."""
+        (row,) = self.rows
+        return Quantity(float(row[name]), row.get(f"{name}_uncertainty"))
+
+    def where(self, condition: Callable[[Row], bool]) -> "Table":
+        """Return the rows that meet a condition."""
+        return Table([row for row in self.rows if condition(row)], self.settings)
+
+    def largest(self, name: str) -> "Table":
+        """Return the rows with the largest value of a label, and those without it."""
+        values = self.distinct(name)
+        return self.where(lambda row: name not in row or row[name] == max(values))
+
     def ordered(self, name: str) -> "Table":
         """Return the rows in increasing order of a field."""
         return Table(sorted(self.rows, key=lambda row: row[name]), self.settings)
@@ -114,7 +114,7 @@ class Table:
         return list(dict.fromkeys(row[name] for row in self.rows if name in row))
 
     def paired(self, name: str, on: Iterable[str]) -> "Table":
-        """Return the simulation rows with `theory` and `theory_error` of the same labels."""
+        """Return the simulation rows with `theory` and `theory_uncertainty` of the same labels."""
         keys = tuple(on)
         theory = {
             tuple(row.get(key) for key in keys): row for row in self.select(source="theory").rows
@@ -124,8 +124,8 @@ class Table:
             match = theory.get(tuple(row.get(key) for key in keys))
             if match is None or name not in row or name not in match:
                 continue
-            predicted = {"theory": match[name], "theory_error": match.get(f"{name}_error", 0.0)}
-            rows.append({**row, **predicted})
+            bar = match.get(f"{name}_uncertainty", 0.0)
+            rows.append({**row, "theory": match[name], "theory_uncertainty": bar})
         return Table(rows, self.settings)
 
     def __len__(self) -> int:
@@ -134,18 +134,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper and how it is put to the test.
+    """A claim of the paper, or an answer to an open question, and how it is put to the test.
 
     Attributes
     ----------
-    number, name, title : the claim's place, a short name for files, and its title
-    statement : the claim in a sentence
+    number, name, title : its place, a short name for files, and its title
+    statement : the claim in a sentence; for a question, the answer that is put to the test
     meaning : two sentences for someone who has not read the paper
-    criterion : what must hold for the claim to count as confirmed, the same for every run
+    criterion : what must hold for it to count as confirmed, the same for every run
     settings : profile ("quick", "full" or "tiny") -> plain settings
-    jobs : settings -> the work to be done
+    measurements : settings -> what is to be measured
     judge : table -> verdict; looks at nothing but the table
-    draw : table -> named figures with captions; the first is the claim's main figure
+    draw : table -> named figures with captions; the first is the main figure
+    series : "claim" for the paper's claims, "question" for the questions that it leaves open
     """
 
     number: int
@@ -155,9 +156,10 @@ class Claim:
     meaning: str
     criterion: str
     settings: Mapping[str, Settings]
-    jobs: Callable[[Settings], list[Job]]
+    measurements: Callable[[Settings], list["Measurement"]]
     judge: Callable[[Table], Verdict]
     draw: Callable[[Table], dict[str, Drawing]]
+    series: Series = "claim"
 
     def figures(self, table: Table) -> dict[str, Drawing]:
         """Draw the figures in the package's style, whatever the caller's is."""
@@ -169,8 +171,13 @@ class Claim:
 
     @property
     def stem(self) -> str:
-        """The beginning of the names of the claim's files."""
-        return f"claim-{self.number:02d}-{self.name}"
+        """The beginning of the names of its files."""
+        return f"{self.series}-{self.number:02d}-{self.name}"
+
+    @property
+    def short(self) -> str:
+        """Its number as people write it: "8", or "Q8" for a question."""
+        return f"{'Q' if self.series == 'question' else ''}{self.number}"
 
 
 def _matches(value: Any, wanted: Any) -> bool:

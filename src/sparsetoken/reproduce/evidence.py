@@ -1,42 +1,59 @@
-"""From numbers to a verdict: slopes, z-scores, crossings, and checks that can fail.
+"""From numbers to a verdict: slopes, z-scores, crossings, and conditions that can fail.
 
-A check has three outcomes. It holds or fails if twice the uncertainty lies on one side of its
-bound, and is open otherwise. A claim is confirmed if all its checks hold, refuted if one fails, and
-undecided if none fails but one is open.
+A condition has three outcomes. It holds or fails if twice the uncertainty lies on one side of its
+bound, and is open otherwise. A claim is confirmed if all its conditions hold, refuted if one fails,
+and undecided if none fails but one is open.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import chdtri
 
 from sparsetoken.arrays import Array
-from sparsetoken.reproduce.claim import Outcome, Quantity, Table, Verdict
+from sparsetoken.reproduce.claim import Quantity, Row, Ruling, Table, Verdict
+from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR, z_scores
 
 __all__ = [
-    "Check",
+    "AGREES",
+    "Comparison",
+    "Condition",
     "agreement",
+    "compare",
     "crossing",
     "decide",
     "holds",
     "lowest",
     "power_law",
+    "ratio_of",
     "within",
-    "z_scores",
 ]
+
+# How rarely chance alone may fail a test, and the normal deviate that it exceeds as rarely.
+RARE = 1e-3
+COMMON_WITHIN = 3.3
+WORST = 4.0
+
+# What `agreement` asks for, to be said in a criterion.
+AGREES = (
+    "agrees with theory once the shift of order 1/d, measured at d and d/4, is removed: no |z| "
+    "reaches 4, mean square and common deviation lie within what chance exceeds once in 1,000 "
+    "times, and a common deviation of 1 % (quick version: 3 %) would be noticed"
+)
 
 
 @dataclass(frozen=True)
-class Check:
+class Condition:
     """One condition of a criterion: what was seen, and whether it holds (None: open)."""
 
     seen: str
     holds: bool | None
 
 
-def within(name: str, quantity: Quantity, low: float = -np.inf, high: float = np.inf) -> Check:
+def within(name: str, quantity: Quantity, low: float = -np.inf, high: float = np.inf) -> Condition:
     """Check that a quantity lies in [low, high], by twice its uncertainty."""
     margin = 2 * (quantity.uncertainty or 0.0)
     bottom, top = quantity.value - margin, quantity.value + margin
@@ -45,26 +62,28 @@ def within(name: str, quantity: Quantity, low: float = -np.inf, high: float = np
         verdict = True
     elif not (low <= top and bottom <= high):  # also true of a value that is not a number
         verdict = False
-    return Check(f"{name} {quantity} ({_bounds(low, high)})", verdict)
+    return Condition(f"{name} {quantity} ({_bounds(low, high)})", verdict)
 
 
-def holds(seen: str, verdict: bool | None) -> Check:
+def holds(seen: str, verdict: bool | None) -> Condition:
     """Check a condition without a number of its own."""
-    return Check(seen, None if verdict is None else bool(verdict))
+    return Condition(seen, None if verdict is None else bool(verdict))
 
 
-def decide(checks: Sequence[Check], numbers: Mapping[str, Quantity] | None = None) -> Verdict:
-    """Combine checks into a verdict that says what was seen, the failures first."""
+def decide(
+    conditions: Sequence[Condition], numbers: Mapping[str, Quantity] | None = None
+) -> Verdict:
+    """Combine conditions into a verdict that says what was seen, the failures first."""
     words = {True: "holds", False: "FAILS", None: "open"}
-    outcome: Outcome = "confirmed"
-    if any(check.holds is False for check in checks):
-        outcome = "refuted"
-    elif any(check.holds is None for check in checks):
-        outcome = "undecided"
+    ruling: Ruling = "confirmed"
+    if any(condition.holds is False for condition in conditions):
+        ruling = "refuted"
+    elif any(condition.holds is None for condition in conditions):
+        ruling = "undecided"
     order = {False: 0, None: 1, True: 2}
-    ranked = sorted(checks, key=lambda check: order[check.holds])
-    seen = "; ".join(f"{check.seen}: {words[check.holds]}" for check in ranked)
-    return Verdict(outcome, seen, dict(numbers or {}))
+    ranked = sorted(conditions, key=lambda condition: order[condition.holds])
+    seen = "; ".join(f"{condition.seen}: {words[condition.holds]}" for condition in ranked)
+    return Verdict(ruling, seen, dict(numbers or {}))
 
 
 def power_law(x: ArrayLike, y: ArrayLike, y_error: ArrayLike | None = None) -> Quantity:
@@ -88,35 +107,113 @@ def power_law(x: ArrayLike, y: ArrayLike, y_error: ArrayLike | None = None) -> Q
     return Quantity(slope, float(np.sqrt(scatter / curvature)))
 
 
-def z_scores(pairs: Table, name: str, allowance: float | Array = 0.0) -> Array:
-    """Return (simulation - theory) as z-scores.
+@dataclass(frozen=True)
+class Comparison:
+    """Simulated points against theory, all arrays of one length.
 
-    The standard error of few trials is itself uncertain, so that the ratio follows Student's
-    distribution; each ratio is turned into the normal deviate of the same probability. `allowance`
-    is the shift that a finite dimension may cause. It and theory's numerical error are added to the
-    standard error, in squares.
+    Attributes
+    ----------
+    limit, error : the simulated value and its standard error, extrapolated to endless d
+    theory, bar : the predicted value and its numerical error
+    freedom : degrees of freedom of `error`
     """
-    mean, error = pairs.column(name), pairs.column(f"{name}_error")
-    theory, numerical = pairs.column("theory"), pairs.column("theory_error")
-    difference = mean - theory
-    uncertainty = np.sqrt(error**2 + numerical**2 + np.square(allowance))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(difference == 0, 0.0, difference / uncertainty)
-    tail = stats.t.logsf(np.abs(ratio), df=pairs.column("trials") - 1)
-    return np.asarray(np.sign(ratio) * _normal_deviate(tail))
+
+    limit: Array
+    error: Array
+    theory: Array
+    bar: Array
+    freedom: Array
+
+    @property
+    def z(self) -> Array:
+        """The differences as standard normal deviates."""
+        return z_scores(self.limit - self.theory, self.error, freedom=self.freedom, bar=self.bar)
+
+    @property
+    def common(self) -> Quantity:
+        """The common relative deviation from theory, all points weighted by their precision."""
+        some = self.theory != 0
+        theory = self.theory[some]
+        scale = np.hypot(self.error, self.bar / DEVIATIONS_IN_A_BAR)[some] / np.abs(theory)
+        weight = 1 / np.maximum(scale, 1e-12) ** 2
+        deviation = float(np.average(self.limit[some] / theory - 1, weights=weight))
+        return Quantity(deviation, float(1 / np.sqrt(weight.sum())))
 
 
-def _normal_deviate(log_tail: Array) -> Array:
-    # Beyond 37 the probability underflows; nothing that large needs telling apart.
-    return np.asarray(stats.norm.isf(np.exp(np.maximum(log_tail, -690.0))))
+def compare(table: Table, name: str, on: Iterable[str]) -> Comparison:
+    """Set simulated rows against theory rows that have the same labels `on`.
+
+    The mean at a finite dimension differs from its limit by a shift of order 1/d. Where there are
+    trials at two dimensions d > d', the shift is measured and removed: with r = d/d' the limit is
+    (r x(d) - x(d'))/(r - 1).
+    """
+    keys = tuple(on)
+    points: dict[tuple[Any, ...], list[Row]] = {}
+    for row in table.paired(name, keys).rows:
+        points.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    columns = np.array([_limit(rows, name) for rows in points.values()]).reshape(-1, 5)
+    return Comparison(*columns.T)
 
 
-def agreement(what: str, z: ArrayLike, worst: float = 4.0, mean_square: float = 2.0) -> Check:
-    """Check that all |z| are below `worst` and their mean square is below `mean_square`."""
-    scores = np.asarray(z, dtype=float)
-    largest, square = float(np.max(np.abs(scores))), float(np.mean(scores**2))
-    seen = f"{what}: {len(scores)} points, largest |z| {largest:.1f}, mean square {square:.2f}"
-    return Check(seen, bool(largest < worst and square < mean_square))
+def _limit(rows: Sequence[Row], name: str) -> tuple[float, ...]:
+    """Return limit, error, theory, bar and degrees of freedom of one point."""
+    large, *small = sorted(rows, key=lambda row: -row.get("dimension", 0))
+    parts = [(1.0, large)]
+    if small:
+        ratio = large["dimension"] / small[-1]["dimension"]
+        parts = [(ratio / (ratio - 1), large), (-1 / (ratio - 1), small[-1])]
+    limit = sum(weight * row[name] for weight, row in parts)
+    squares = [(weight * row[f"{name}_uncertainty"]) ** 2 for weight, row in parts]
+    # Welch and Satterthwaite's degrees of freedom of a sum of two estimated variances.
+    spent = sum(
+        square**2 / (row["trials"] - 1) for square, (_, row) in zip(squares, parts, strict=True)
+    )
+    total = sum(squares)
+    freedom = total**2 / spent if spent > 0 else large["trials"] - 1
+    return limit, total**0.5, large["theory"], large["theory_uncertainty"], freedom
+
+
+def agreement(
+    what: str, table: Table, name: str, on: Iterable[str], noticed: float | None = None
+) -> Condition:
+    """Check that simulated values of a field are theory's, by three tests that chance fails rarely.
+
+    No |z| reaches 4; the mean of z² stays below, and the common relative deviation of all points
+    within, what chance exceeds once in 1,000 times. A common deviation of `noticed` (by default
+    the table's setting of that name) must be large enough for the last test to see it, five times
+    out of six; otherwise the condition is open. The text says what would be seen.
+    """
+    found = compare(table, name, on)
+    if len(found.limit) == 0:
+        return Condition(f"{what}: no simulated point has a prediction", False)
+    z, common = found.z, found.common
+    largest, square = float(np.max(np.abs(z))), float(np.mean(z**2))
+    wide = float(chdtri(len(z), RARE)) / len(z)
+    smallest = (COMMON_WITHIN + 1) * (common.uncertainty or 0.0)
+    agrees = largest < WORST and square < wide
+    agrees = agrees and abs(common.value) < COMMON_WITHIN * (common.uncertainty or 0.0)
+    seen = (
+        f"{what}: {len(z)} points, largest |z| {largest:.1f}, mean square {square:.2f} (chance: "
+        f"below {wide:.2f}), common deviation {_percent(common)}, one of {100 * smallest:.2g} % "
+        "would be noticed"
+    )
+    allowed = table.settings.get("noticed", np.inf) if noticed is None else noticed
+    if agrees and not smallest <= allowed:
+        return Condition(f"{seen}, wanted {100 * allowed:g} %", None)
+    return Condition(seen, bool(agrees))
+
+
+def _percent(quantity: Quantity) -> str:
+    return f"({Quantity(100 * quantity.value, 100 * (quantity.uncertainty or 0.0))}) %"
+
+
+def ratio_of(above: Quantity, below: Quantity) -> Quantity:
+    """Return the ratio of two independent quantities with its uncertainty."""
+    ratio = above.value / below.value
+    relative = np.hypot(
+        (above.uncertainty or 0.0) / above.value, (below.uncertainty or 0.0) / below.value
+    )
+    return Quantity(ratio, float(abs(ratio) * relative))
 
 
 def crossing(x: ArrayLike, difference: ArrayLike) -> float | None:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 
+from sparsetoken.arrays import Array
 from sparsetoken.plotting import Look, draw_boundary, draw_simulation, draw_theory, look_of
 from sparsetoken.reproduce.claim import Table
 
@@ -12,6 +14,7 @@ __all__ = [
     "draw_floor",
     "draw_pooled_level",
     "error_with_optimum",
+    "grid",
     "label_axes",
     "line_over_dots",
 ]
@@ -23,7 +26,7 @@ def line_over_dots(
     """Draw the theory rows as a line and the simulation rows as markers over it."""
     theory = table.select(source="theory")
     theory = Table([row for row in theory.rows if y in row and x in row], table.settings)
-    simulation = table.select(source="simulation")
+    simulation = table.select(source="simulation").largest("dimension")
     if len(theory):
         draw_theory(axes, theory.column(x), theory.column(y), look, label=label)
     if len(simulation):
@@ -31,7 +34,7 @@ def line_over_dots(
             axes,
             simulation.column(x),
             simulation.column(y),
-            simulation.column(f"{y}_error"),
+            simulation.column(f"{y}_uncertainty"),
             look,
             label=None if len(theory) else label,
         )
@@ -82,3 +85,12 @@ def error_with_optimum(
     draw_pooled_level(axes, pooled, pooled_label)
     draw_boundary(axes, best, label="predicted optimum")
     axes.set_ylim(0, None)
+
+
+def grid(table: Table, x: str, y: str, name: str) -> tuple[Array, Array, Array]:
+    """Return the values of two labels and a field at each pair of them, as (y, x) for a map."""
+    columns, rows = (np.array(sorted(table.distinct(label)), dtype=float) for label in (x, y))
+    values = np.full((len(rows), len(columns)), np.nan)
+    for row in table.rows:
+        values[np.searchsorted(rows, row[y]), np.searchsorted(columns, row[x])] = row[name]
+    return columns, rows, values

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from sparsetoken import __version__
-from sparsetoken.reproduce.claim import Claim, Drawing, Job, Result, Settings, Table, Verdict
-from sparsetoken.reproduce.execution import run_cell
-from sparsetoken.reproduce.jobs import tabulate
+from sparsetoken.reproduce.claim import Claim, Drawing, Result, Settings, Table, Verdict
+from sparsetoken.reproduce.measurement import Measurement, compute_cell, tabulate
 from sparsetoken.sweeps import Progress, Store, run_cells
 from sparsetoken.sweeps.errors import SweepError
 
-__all__ = ["Finding", "JobsFailed", "examine", "measure", "settings_of"]
+__all__ = ["Finding", "MeasurementsFailed", "examine", "measure", "settings_of"]
 
 
-class JobsFailed(RuntimeError):
-    """Some of a claim's jobs raised an error, so that it cannot be judged."""
+class MeasurementsFailed(RuntimeError):
+    """Some of a claim's measurements raised an error, so that it cannot be judged."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,11 @@ class Finding:
     verdict: Verdict | None = None
     drawings: dict[str, Drawing] | None = None
     error: str | None = None
+
+    @property
+    def ruling(self) -> str:
+        """What became of the claim in one word: its verdict's ruling, or "broken"."""
+        return self.verdict.ruling if self.verdict else "broken"
 
 
 def settings_of(claim: Claim, profile: str, seed: int) -> Settings:
@@ -50,7 +54,14 @@ def examine(claim: Claim, settings: Settings, folder: Path, **options: Any) -> F
     try:
         table = measure(claim, settings, folder, **options)
         verdict, drawings = claim.judge(table), claim.figures(table)
-    except (JobsFailed, SweepError, ArithmeticError, LookupError, ValueError, TypeError) as error:
+    except (
+        MeasurementsFailed,
+        SweepError,
+        ArithmeticError,
+        LookupError,
+        ValueError,
+        TypeError,
+    ) as error:
         message = f"{type(error).__name__}: {error}"
         return Finding(claim, settings, time.perf_counter() - begin, error=message)
     return Finding(claim, settings, time.perf_counter() - begin, table, verdict, drawings)
@@ -65,7 +76,7 @@ def measure(
     executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
-    """Do the claim's jobs that no earlier run has done, and tabulate the results of all.
+    """Compute what no earlier run has of the claim's measurements, and tabulate all of them.
 
     Parameters
     ----------
@@ -73,17 +84,17 @@ def measure(
     settings : mapping
         From `settings_of`.
     folder : path
-        Where the stores of finished jobs are kept.
+        Where the stores of finished measurements are kept.
     workers : int
         Processes to share the work.
     executor : Executor, optional
-        What runs the jobs; local processes if not given.
+        What computes them; local processes if not given.
     progress : callable, optional
-        Called as progress(finished, jobs).
+        Called as progress(finished, all).
     """
-    jobs = claim.jobs(settings)
-    unique = {job.key: job for job in jobs}
-    cells = [{"kind": job.kind, "arguments": dict(job.arguments)} for job in unique.values()]
+    asked = claim.measurements(settings)
+    unique = {measurement.key: measurement for measurement in asked}
+    cells = [measurement.cell for measurement in unique.values()]
     path = _store_path(claim, list(unique), folder)
     path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -91,11 +102,11 @@ def measure(
         if progress is not None:
             progress(state.counts.done + state.counts.failed, len(cells))
 
-    # Jobs depend on nothing but their arguments: to try a failed one again cannot help.
+    # They depend on nothing but their arguments: to try a failed one again cannot help.
     run_cells(
         path,
         cells,
-        run_cell,
+        compute_cell,
         trials=1,
         workers=workers,
         executor=executor,
@@ -103,10 +114,10 @@ def measure(
         retry_failed=True,
         progress=report,
     )
-    return tabulate(jobs, _results(path, jobs, list(unique)), settings)
+    return tabulate(asked, _results(path, asked, list(unique)), settings)
 
 
-def _results(path: Path, jobs: Sequence[Job], keys: Sequence[str]) -> list[Result]:
+def _results(path: Path, asked: Sequence[Measurement], keys: Sequence[str]) -> list[Result]:
     results: dict[str, Result] = {}
     with Store(path) as store:
         failures = store.errors(3)
@@ -115,14 +126,16 @@ def _results(path: Path, jobs: Sequence[Job], keys: Sequence[str]) -> list[Resul
                 f"{keys[cell]}: {str(error).strip().splitlines()[-1]}"
                 for cell, _, error in failures
             )
-            raise JobsFailed(f"{store.counts().failed} of {len(keys)} jobs failed: {told}")
+            raise MeasurementsFailed(
+                f"{store.counts().failed} of {len(keys)} measurements failed: {told}"
+            )
         for cell, _, result, *_ in store.trials():
             found: dict[str, Any] = json.loads(result or "{}")
             results[keys[cell]] = {name: float(value) for name, value in found.items()}
-    return [results[job.key] for job in jobs]
+    return [results[measurement.key] for measurement in asked]
 
 
 def _store_path(claim: Claim, keys: Sequence[str], folder: Path) -> Path:
-    # A store belongs to its jobs and to a version of the package: changed ones get a new store.
+    # A store belongs to its measurements and to a version of the package: others get a new store.
     digest = hashlib.sha256(json.dumps([__version__, keys]).encode()).hexdigest()
     return folder / f"{claim.stem}-{digest[:12]}.sqlite"

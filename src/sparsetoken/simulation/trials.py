@@ -20,6 +20,7 @@ from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
 from sparsetoken.simulation.samplers import SAMPLERS
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Query, Task, Training
+from sparsetoken.uncertainty import mean_and_error
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulation", "Trial", "iterate_trials", "run_trial", "simulate"]
@@ -133,15 +134,11 @@ class Simulation(Record):
 
     def mean(self, field: str) -> float | None:
         """Return the mean of a field over the trials that have it; None if none has."""
-        values = self.values(field)
-        return math.fsum(values) / len(values) if values else None
+        return mean_and_error(self.values(field))[0]
 
     def standard_error(self, field: str) -> float | None:
         """Return the standard error of the mean; None with fewer than two values."""
-        values = self.values(field)
-        if len(values) < 2:
-            return None
-        return float(np.std(values, ddof=1)) / math.sqrt(len(values))
+        return mean_and_error(self.values(field))[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mean of every quantity, its standard error under name_uncertainty."""

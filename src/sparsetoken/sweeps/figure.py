@@ -7,11 +7,11 @@ the one on the horizontal axis, gets a panel for each of its values.
 import math
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparsetoken.sweeps.errors import SweepError
 from sparsetoken.sweeps.store import Store
+from sparsetoken.uncertainty import mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,9 +52,7 @@ def summarise(store: Store, field: str) -> list[Summary]:
 
 
 def _mean(values: list[float]) -> tuple[float | None, float | None, int]:
-    if len(values) < 2:
-        return (values[0] if values else None), None, len(values)
-    return fmean(values), stdev(values) / math.sqrt(len(values)), len(values)
+    return *mean_and_error(values), len(values)
 
 
 def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale: str = "linear",

@@ -10,9 +10,10 @@ from sparsetoken.plotting import (
     new_figure,
     shared_legend,
 )
-from sparsetoken.reproduce.claim import Claim, Drawing, Job, Settings, Table, Verdict
+from sparsetoken.reproduce.claim import Claim, Drawing, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import decide, power_law, within
-from sparsetoken.reproduce.jobs import strength_job
+from sparsetoken.reproduce.kinds import strength
+from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import UNDERLAY, label_axes
 from sparsetoken.task import Task
 
@@ -23,21 +24,21 @@ NONLINEARITIES = (*BOUNDED, "linear", "exp")
 COMMON = {"informative": 1, "positive_rate": 0.5, "error": 0.05, "fixed_sharpness": 1.0}
 
 
-def jobs(settings: Settings) -> list[Job]:
+def measurements(settings: Settings) -> list[Measurement]:
     """Ask for every non-linearity's required strength at its best sharpness and at a fixed one."""
-    made: list[Job] = []
+    made: list[Measurement] = []
     for length in settings["lengths"]:
         task = Task(length, settings["informative"], 1.0, settings["positive_rate"])
         error = settings["error"]
-        made.append(strength_job(task, error, "attention", length=length, sharpness_is="best"))
+        made.append(strength.ask(task, error, "attention", length=length, sharpness_is="best"))
         for name in NONLINEARITIES:
             labels = {"nonlinearity_is": name, "length": length}
             made.append(
-                strength_job(task, error, "elementwise", name, sharpness_is="best", **labels)
+                strength.ask(task, error, "elementwise", name, sharpness_is="best", **labels)
             )
             if name in BOUNDED:
                 made.append(
-                    strength_job(
+                    strength.ask(
                         task,
                         error,
                         "elementwise",
@@ -54,13 +55,13 @@ def judge(table: Table) -> Verdict:
     """Compare the slopes over long sequences."""
     long = table.select(length=tuple(n for n in table.distinct("length") if n >= 100))
     long = long.ordered("length")
-    checks, numbers = [], {}
+    conditions, numbers = [], {}
 
     def slope_of(name: str, rows: Table, low: float = -np.inf, high: float = np.inf) -> None:
         slope = power_law(rows.column("length"), rows.column("strength"))
         numbers[f"{name}: log-log slope"] = slope
         if np.isfinite(low) or np.isfinite(high):
-            checks.append(within(f"{name}: log-log slope", slope, low, high))
+            conditions.append(within(f"{name}: log-log slope", slope, low, high))
 
     best = long.select(sharpness_is="best")
     slope_of("softmax attention", best.select(classifier="attention"), high=0.15)
@@ -70,7 +71,7 @@ def judge(table: Table) -> Verdict:
     fixed = long.select(sharpness_is="fixed")
     for name in BOUNDED:
         slope_of(f"{name}, fixed sharpness", fixed.select(nonlinearity_is=name), 0.45, 0.55)
-    return decide(checks, numbers)
+    return decide(conditions, numbers)
 
 
 def draw(table: Table) -> dict[str, Drawing]:
@@ -129,7 +130,7 @@ CLAIM = Claim(
         "quick": {**COMMON, "lengths": [100, 10**4, 10**6]},
         "tiny": {**COMMON, "lengths": [100, 1000, 10**4]},
     },
-    jobs=jobs,
+    measurements=measurements,
     judge=judge,
     draw=draw,
 )

@@ -3,9 +3,10 @@
 import numpy as np
 
 from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure
-from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.evidence import agreement, decide, within, z_scores
-from sparsetoken.reproduce.jobs import alignment_job, query_trials
+from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
+from sparsetoken.reproduce.evidence import AGREES, agreement, decide, within
+from sparsetoken.reproduce.kinds import alignment, at_two_sizes, query_trial
+from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes, line_over_dots
 from sparsetoken.task import Task, Training
 
@@ -23,44 +24,35 @@ def problem(settings: Settings, alpha0: float) -> tuple[Task, Training]:
     return task, Training(alpha0, 1.0, loss=settings["loss"], **steps)
 
 
-def jobs(settings: Settings) -> list[Job]:
+def measurements(settings: Settings) -> list[Measurement]:
     """Ask for theory on a fine grid of sample ratios, trials on a coarse one."""
-    made: list[Job] = []
+    made: list[Measurement] = []
     simulated = settings["simulated_ratios"]
     for alpha0 in sorted({*settings["theory_ratios"], *simulated}):
         task, training = problem(settings, alpha0)
-        made.append(alignment_job(task, training, alpha0=alpha0))
+        made.append(alignment.ask(task, training, alpha0=alpha0))
         if alpha0 in simulated:
-            made += query_trials(
-                settings["trials"],
-                task,
-                training,
-                settings["dimension"],
-                settings["seed"],
-                alpha0=alpha0,
-            )
+            made += at_two_sizes(settings, query_trial, task, training, alpha0=alpha0)
     return made
 
 
 def judge(table: Table) -> Verdict:
     """Compare simulation with theory, and the query's cosine with that of a random vector."""
-    allowance = 0.5 / table.settings["dimension"]
-    checks, numbers = [], {}
+    conditions, numbers = [], {}
     for name, what in (("alignment", "query"), ("readout_cosine", "readout")):
-        z = z_scores(table.paired(name, ("alpha0",)), name, allowance)
-        checks.append(agreement(f"cosine of the {what}", z))
+        conditions.append(agreement(f"cosine of the {what}", table, name, ("alpha0",)))
     chance = 1 / np.sqrt(table.settings["dimension"])
-    simulated = table.select(source="simulation").ordered("alpha0")
-    simulated = Table([row for row in simulated.rows if row["alpha0"] >= 1], table.settings)
-    cosine, error = simulated.column("alignment"), simulated.column("alignment_error")
+    simulated = table.select(source="simulation").largest("dimension").ordered("alpha0")
+    simulated = simulated.where(lambda row: row["alpha0"] >= 1)
+    cosine, error = simulated.column("alignment"), simulated.column("alignment_uncertainty")
     least = int(np.argmin(cosine))
     weakest = Quantity(float(cosine[least] / chance), float(error[least] / chance))
-    checks.append(within("least cosine of the query for α0 >= 1, over chance", weakest, low=5))
+    conditions.append(within("least cosine of the query for α0 >= 1, over chance", weakest, low=5))
     numbers["cosine of the query at the smallest α0 >= 1"] = Quantity(
         float(cosine[0]), float(error[0])
     )
     numbers["cosine of the query at the largest α0"] = Quantity(float(cosine[-1]), float(error[-1]))
-    return decide(checks, numbers)
+    return decide(conditions, numbers)
 
 
 def draw(table: Table) -> dict[str, Drawing]:
@@ -93,9 +85,8 @@ CLAIM = Claim(
         "point attention at the hidden clue. The theory says how well, for any amount of data."
     ),
     criterion=(
-        "Simulated cosines of query and readout with the signal agree with theory at every α0 (all "
-        "|z| < 4, mean square < 2, 0.5/d added to the standard error), and the query's is at least "
-        "5 times that of a random direction (1/√d) for all α0 >= 1."
+        f"The simulated cosine of the query with the signal {AGREES}; so does the readout's; and "
+        "the query's is at least 5 times that of a random direction (1/√d) for all α0 >= 1."
     ),
     settings={
         "full": {
@@ -103,24 +94,27 @@ CLAIM = Claim(
             "theory_ratios": np.geomspace(0.1, 100, 61).tolist(),
             "simulated_ratios": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
             "dimension": 1000,
-            "trials": 10,
+            "trials": 40,
+            "noticed": 0.01,
         },
         "quick": {
             **COMMON,
             "theory_ratios": np.geomspace(0.1, 100, 31).tolist(),
             "simulated_ratios": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
             "dimension": 1000,
-            "trials": 10,
+            "trials": 20,
+            "noticed": 0.03,
         },
         "tiny": {
             **COMMON,
             "theory_ratios": [0.3, 1.0, 10.0],
             "simulated_ratios": [1.0, 10.0],
-            "dimension": 500,
-            "trials": 5,
+            "dimension": 400,
+            "trials": 8,
+            "noticed": 0.3,
         },
     },
-    jobs=jobs,
+    measurements=measurements,
     judge=judge,
     draw=draw,
 )

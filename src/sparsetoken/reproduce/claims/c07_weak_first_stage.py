@@ -3,9 +3,10 @@
 import numpy as np
 
 from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure, shared_legend
-from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.evidence import Check, agreement, decide, within, z_scores
-from sparsetoken.reproduce.jobs import alignment_job, compared_jobs, prediction_job
+from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
+from sparsetoken.reproduce.evidence import AGREES, Condition, agreement, decide, within
+from sparsetoken.reproduce.kinds import alignment, compared, prediction
+from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes, line_over_dots
 from sparsetoken.task import Query, Task, Training
 
@@ -23,7 +24,7 @@ COMMON = {
 SWEEPS = {"alpha0": "sample ratio α0 = n0/d", "readout_step": "readout step η_w"}
 
 
-def jobs(settings: Settings) -> list[Job]:
+def measurements(settings: Settings) -> list[Measurement]:
     """Ask for alignment and final error, once against the data and once against the rate of stage 1."""
     task = Task.from_dict({name: settings[name] for name in TASK})
     base = Training(
@@ -33,24 +34,23 @@ def jobs(settings: Settings) -> list[Job]:
         readout_step=settings["readout_step"],
         query_step=settings["query_step"],
     )
-    made = [prediction_job(task, base, "pooled", sweep="none")]
+    made = [prediction.ask(task, base, "pooled", sweep="none")]
     for sweep in SWEEPS:
 
         def problem(value: float, sweep: str = sweep) -> tuple[Task, Training, Query | None]:
             return task, base.replace(**{sweep: value}), None
 
         points, simulated = settings[f"theory_{sweep}"], settings[f"simulated_{sweep}"]
-        made += compared_jobs("value", points, simulated, problem, settings, sweep=sweep)
+        made += compared("value", points, simulated, problem, settings, sweep=sweep)
         for value in sorted({*points, *simulated}):
-            made.append(alignment_job(*problem(value)[:2], sweep=sweep, value=value, part="cosine"))
+            made.append(alignment.ask(*problem(value)[:2], sweep=sweep, value=value, part="cosine"))
     return made
 
 
 def judge(table: Table) -> Verdict:
     """Compare cosines and errors at the weak end of each sweep."""
     pooled = float(table.select(sweep="none").column("test_error")[0])
-    allowance = 0.5 / table.settings["dimension"]
-    checks: list[Check] = []
+    conditions: list[Condition] = []
     numbers = {"error of the pooled classifier": Quantity(pooled)}
     weak = {}
     for sweep in SWEEPS:
@@ -63,12 +63,11 @@ def judge(table: Table) -> Verdict:
             cosine.rows[0]["readout_cosine"]
         )
         numbers[f"smallest {sweep}: cosine of the query"] = Quantity(cosine.rows[0]["alignment"])
-        pairs = rows.select(classifier="attention").paired("test_error", ("value",))
-        z = z_scores(pairs, "test_error", allowance)
-        checks.append(agreement(f"final error against {sweep}", z))
+    swept = table.select(classifier="attention", sweep=tuple(SWEEPS))
+    conditions.append(agreement("final error", swept, "test_error", ("sweep", "value")))
     few_error, few_cosine = weak["alpha0"]
     slow_error, slow_cosine = weak["readout_step"]
-    checks += [
+    conditions += [
         within("few samples: readout's cosine", Quantity(few_cosine["readout_cosine"]), high=0.3),
         within("few samples: query's cosine", Quantity(abs(few_cosine["alignment"])), high=0.3),
         within(
@@ -83,7 +82,7 @@ def judge(table: Table) -> Verdict:
             low=0.98,
         ),
     ]
-    return decide(checks, numbers)
+    return decide(conditions, numbers)
 
 
 def draw(table: Table) -> dict[str, Drawing]:
@@ -134,8 +133,7 @@ CLAIM = Claim(
         "At the smallest α0: cosines of readout and query below 0.3 and final error at least the "
         "pooled classifier's. At the smallest η_w: cosine of the readout below 0.3 (dominated by "
         "noise) and final error at least 0.98 of the pooled classifier's (query useless). "
-        "Simulated errors agree with theory (all |z| < 4, mean square < 2, 0.5/d added to the "
-        "standard error)."
+        f"The simulated error of both sweeps {AGREES}."
     ),
     settings={
         "full": {
@@ -145,8 +143,9 @@ CLAIM = Claim(
             "simulated_alpha0": [0.1, 0.3, 1.0, 3.0, 10.0],
             "theory_readout_step": np.geomspace(3e-4, 10, 13).tolist(),
             "simulated_readout_step": [0.01, 0.1, 0.5, 2.0],
-            "dimension": 1000,
-            "trials": 8,
+            "dimension": 200,
+            "trials": 270,
+            "noticed": 0.01,
         },
         "quick": {
             **COMMON,
@@ -155,8 +154,9 @@ CLAIM = Claim(
             "simulated_alpha0": [0.3, 1.0, 10.0],
             "theory_readout_step": np.geomspace(3e-4, 10, 10).tolist(),
             "simulated_readout_step": [0.01, 0.1, 1.0],
-            "dimension": 300,
-            "trials": 6,
+            "dimension": 200,
+            "trials": 40,
+            "noticed": 0.03,
         },
         "tiny": {
             **COMMON,
@@ -165,11 +165,12 @@ CLAIM = Claim(
             "simulated_alpha0": [1.0],
             "theory_readout_step": [3e-4, 0.5],
             "simulated_readout_step": [0.5],
-            "dimension": 100,
-            "trials": 4,
+            "dimension": 80,
+            "trials": 12,
+            "noticed": 2.0,
         },
     },
-    jobs=jobs,
+    measurements=measurements,
     judge=judge,
     draw=draw,
 )

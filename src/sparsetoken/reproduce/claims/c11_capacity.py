@@ -1,10 +1,12 @@
 """Claim 11: data sets stop being separable at a sharp sample ratio."""
 
 import numpy as np
+from matplotlib.colors import ListedColormap
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from sparsetoken.plotting import (
+    COLOURS,
     caption,
     draw_boundary,
     draw_simulation,
@@ -13,10 +15,11 @@ from sparsetoken.plotting import (
     shared_legend,
 )
 from sparsetoken.plotting.style import SERIES
-from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.evidence import crossing, decide, holds, within
-from sparsetoken.reproduce.jobs import capacity_job, capacity_trials
-from sparsetoken.reproduce.panels import label_axes
+from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
+from sparsetoken.reproduce.evidence import Condition, crossing, decide, ratio_of, within
+from sparsetoken.reproduce.kinds import capacity, capacity_trial
+from sparsetoken.reproduce.measurement import Measurement
+from sparsetoken.reproduce.panels import grid, label_axes
 from sparsetoken.task import Query, Task
 
 __all__ = ["CLAIM"]
@@ -26,25 +29,55 @@ COMMON = {**TASK, "alignment": 0.8, "sharpness": 1.5}
 CLASSIFIERS = ("pooled", "vectorised", "attention")
 
 
-def jobs(settings: Settings) -> list[Job]:
-    """Ask for the three capacities, and for data sets below and above them in several d."""
+def measurements(settings: Settings) -> list[Measurement]:
+    """Ask for capacities and data sets around them, and for a map over alignment and strength."""
     task = Task.from_dict({name: settings[name] for name in TASK})
     given = Query(settings["alignment"], settings["sharpness"])
-    made: list[Job] = []
+    made: list[Measurement] = []
     for classifier in CLASSIFIERS:
         query = given if classifier == "attention" else None
-        made.append(capacity_job(task, classifier, query))
+        made.append(capacity.ask(task, classifier, query, part="sharp"))
         for dimension in settings["dimensions"][classifier]:
             for ratio in settings["ratios"]:
-                made += capacity_trials(
+                made += capacity_trial.ask_trials(
                     settings["trials"],
                     task,
                     dimension,
                     ratio,
-                    classifier,
-                    query,
-                    settings["seed"],
+                    classifier=classifier,
+                    query=query,
+                    seed=settings["seed"],
+                    part="sharp",
                 )
+    return made + _map_measurements(settings, task)
+
+
+def _map_measurements(settings: Settings, task: Task) -> list[Measurement]:
+    """Ask for the map, and for data sets at points of it where the order should be another one."""
+    made: list[Measurement] = []
+    for strength in settings["map_strengths"]:
+        stronger = task.replace(strength=strength)
+        made += [
+            capacity.ask(stronger, classifier, part="map", strength=strength)
+            for classifier in ("pooled", "vectorised")
+        ]
+        for gamma in settings["map_alignments"]:
+            query = Query(gamma, settings["sharpness"])
+            labels = {"part": "map", "strength": strength, "gamma": gamma}
+            made.append(capacity.ask(stronger, "attention", query, **labels))
+    for gamma, strength in settings["map_simulated"]:
+        for ratio in settings["map_ratios"]:
+            made += capacity_trial.ask_trials(
+                settings["map_trials"],
+                task.replace(strength=strength),
+                settings["map_dimension"],
+                ratio,
+                query=Query(gamma, settings["sharpness"]),
+                seed=settings["seed"],
+                part="map",
+                strength=strength,
+                gamma=gamma,
+            )
     return made
 
 
@@ -84,65 +117,115 @@ def transition(rows: Table) -> tuple[Quantity, Quantity]:
 
 def judge(table: Table) -> Verdict:
     """Compare the places and widths of the transitions, and the order of the capacities."""
+    conditions, numbers = _judge_transitions(table.select(part="sharp"))
+    more, found = _judge_order(table.select(part="map"))
+    return decide([*conditions, *more], {**numbers, **found})
+
+
+def _judge_transitions(table: Table) -> tuple[list[Condition], dict[str, Quantity]]:
     theory = table.select(source="theory")
-    alpha = {
-        classifier: Quantity(
-            float(theory.select(classifier=classifier).column("alpha")[0]),
-            float(theory.select(classifier=classifier).column("alpha_error")[0]),
-        )
-        for classifier in CLASSIFIERS
-    }
+    alpha = {name: theory.select(classifier=name).quantity("alpha") for name in CLASSIFIERS}
     numbers = {f"{classifier}: capacity": value for classifier, value in alpha.items()}
-    checks = [
-        holds(
-            "capacities are vectorised > attention > pooled",
-            alpha["vectorised"].value > alpha["attention"].value > alpha["pooled"].value,
-        ),
-        within(
-            "vectorised capacity over L times pooled",
-            Quantity(
-                alpha["vectorised"].value / (table.settings["length"] * alpha["pooled"].value)
-            ),
-            0.999,
-            1.001,
-        ),
-    ]
+    times = alpha["vectorised"].value / (table.settings["length"] * alpha["pooled"].value)
+    conditions = [within("vectorised capacity over L times pooled", Quantity(times), 0.999, 1.001)]
     for classifier in CLASSIFIERS:
         rows = table.select(source="simulation", classifier=classifier).ordered("ratio")
         dimensions = sorted(rows.distinct("dimension"))
         fits = {size: transition(rows.select(dimension=size)) for size in dimensions}
         centre = fits[dimensions[-1]][0]
         numbers[f"{classifier}: measured over predicted capacity, d = {dimensions[-1]}"] = centre
-        checks.append(within(f"{classifier}: measured over predicted capacity", centre, 0.9, 1.1))
+        conditions.append(
+            within(f"{classifier}: measured over predicted capacity", centre, 0.9, 1.1)
+        )
         if len(dimensions) > 1:
-            small, large = fits[dimensions[0]][1], fits[dimensions[-1]][1]
-            relative = np.hypot(
-                (small.uncertainty or 0) / small.value, (large.uncertainty or 0) / large.value
-            )
-            ratio = large.value / small.value
-            narrowing = Quantity(ratio, float(ratio * relative))
             name = f"{classifier}: width at d = {dimensions[-1]} over d = {dimensions[0]}"
-            numbers[name] = narrowing
-            checks.append(within(name, narrowing, high=1.0))
-    rows = table.select(source="simulation", classifier="attention").ordered("dimension")
-    rows = rows.select(dimension=rows.distinct("dimension")[-1])
-    below = Table([row for row in rows.rows if row["ratio"] <= 0.7], table.settings)
-    above = Table([row for row in rows.rows if row["ratio"] >= 1.3], table.settings)
-    largest, least = below.column("train_loss").max(), above.column("train_loss").min()
+            numbers[name] = ratio_of(fits[dimensions[-1]][1], fits[dimensions[0]][1])
+            conditions.append(within(name, numbers[name], high=1.0))
+    rows = table.select(source="simulation", classifier="attention").largest("dimension")
+    largest = rows.where(lambda row: row["ratio"] <= 0.7).column("train_loss").max()
+    least = rows.where(lambda row: row["ratio"] >= 1.3).column("train_loss").min()
     numbers["largest training loss at most 0.7 of capacity"] = Quantity(float(largest))
     numbers["least training loss at least 1.3 of capacity"] = Quantity(float(least))
-    checks.append(
-        within(
-            "least training loss above capacity over the largest below",
-            Quantity(float(least / max(largest, 1e-12))),
-            low=10,
-        )
+    step = Quantity(float(least / max(largest, 1e-12)))
+    conditions.append(
+        within("least training loss above capacity over the largest below", step, low=10)
     )
-    return decide(checks, numbers)
+    return conditions, numbers
+
+
+def order_map(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return alignments, strengths, and attention's capacity over pooled and over vectorised."""
+    theory = table.select(part="map", source="theory")
+    gammas, strengths, attention = grid(
+        theory.select(classifier="attention"), "gamma", "strength", "alpha"
+    )
+    pooled, vectorised = (
+        theory.select(classifier=name).ordered("strength").column("alpha")[:, None]
+        for name in ("pooled", "vectorised")
+    )
+    return gammas, strengths, attention / pooled, attention / vectorised
+
+
+def _judge_order(table: Table) -> tuple[list[Condition], dict[str, Quantity]]:
+    """Judge the order vectorised > attention > pooled at every point of the map."""
+    gammas, strengths, over_pooled, over_vectorised = order_map(table)
+    ordered = (over_pooled > 1) & (over_vectorised < 1)
+    share = float(np.mean(ordered))
+    numbers = {"map: share of points with vectorised > attention > pooled": Quantity(share)}
+    for row, strength in enumerate(strengths):
+        for against, ratio in (("pooled", over_pooled), ("vectorised", over_vectorised)):
+            place = crossing(gammas, 1 - ratio[row])
+            if place is not None:
+                name = f"map, θ = {strength:g}: alignment beyond which attention exceeds {against}"
+                numbers[name] = Quantity(place)
+    conditions = [
+        within("points of the map with vectorised > attention > pooled", Quantity(share), low=1.0)
+    ]
+    simulated = table.select(source="simulation")
+    for gamma, strength in table.settings["map_simulated"]:
+        rows = simulated.select(gamma=gamma, strength=strength).ordered("ratio")
+        centre = transition(rows)[0]
+        what = f"map, γ = {gamma:g}, θ = {strength:g}: measured over predicted capacity"
+        numbers[what] = centre
+        conditions.append(within(what, centre, 0.85, 1.15))
+    return conditions, numbers
 
 
 def draw(table: Table) -> dict[str, Drawing]:
-    """Draw the separable share and the training loss against the sample ratio over capacity."""
+    """Draw the transition, and the map of the order."""
+    return {"capacity": _draw_transition(table.select(part="sharp")), "map": _draw_map(table)}
+
+
+def _draw_map(table: Table) -> Drawing:
+    figure, (panel,) = new_figure(panel_height=3.0)
+    gammas, strengths, over_pooled, over_vectorised = order_map(table)
+    region = (over_pooled > 1).astype(int) + (over_vectorised > 1)
+    colours = [COLOURS["sky"], COLOURS["yellow"], COLOURS["vermilion"]]
+    panel.pcolormesh(
+        gammas, strengths, region, cmap=ListedColormap(colours), vmin=0, vmax=2, alpha=0.3
+    )
+    texts = ("below pooled", "between pooled and vectorised", "above vectorised")
+    for text, colour in zip(texts, colours, strict=True):
+        panel.plot([], [], "s", color=colour, alpha=0.5, markersize=8, label=f"attention {text}")
+    for ratio, style in ((over_pooled, "-"), (over_vectorised, "--")):
+        panel.contour(
+            gammas, strengths, np.log(ratio), levels=[0], colors="black", linestyles=style
+        )
+    places = np.array(table.settings["map_simulated"])
+    panel.plot(*places.T, "ko", markerfacecolor="white", label="simulated", zorder=4)
+    label_axes(panel, "alignment γ of the query", "signal strength θ")
+    panel.grid(visible=False)
+    shared_legend(figure, columns=1)
+    names = ("length", "informative", "positive_rate", "sharpness")
+    text = caption(
+        "Where attention's predicted capacity lies between the other two, below or above both; lines: "
+        "predicted boundaries, circles: points at which data sets were simulated",
+        {name: table.settings[name] for name in names},
+    )
+    return Drawing(figure, text)
+
+
+def _draw_transition(table: Table) -> Drawing:
     settings = table.settings
     figure, (left, middle, right) = new_figure(columns=3)
     simulated = table.select(source="simulation")
@@ -156,7 +239,7 @@ def draw(table: Table) -> dict[str, Drawing]:
                 panel,
                 rows.column("ratio"),
                 rows.column(name),
-                rows.column(f"{name}_error"),
+                rows.column(f"{name}_uncertainty"),
                 named,
                 label="",
                 **style,
@@ -171,7 +254,7 @@ def draw(table: Table) -> dict[str, Drawing]:
             right,
             alpha * rows.column("ratio"),
             rows.column("separable"),
-            rows.column("separable_error"),
+            rows.column("separable_uncertainty"),
             look,
             label="",
         )
@@ -190,13 +273,13 @@ def draw(table: Table) -> dict[str, Drawing]:
         "standard errors",
         {**{name: settings[name] for name in names}, **sizes},
     )
-    return {"capacity": Drawing(figure, text)}
+    return Drawing(figure, text)
 
 
 CLAIM = Claim(
     number=11,
     name="capacity",
-    title="A sharp capacity: vectorised > attention > pooled",
+    title="A sharp capacity, in the order vectorised > attention > pooled",
     statement=(
         "The training loss passes sharply from zero to positive at a capacity α*; the vectorised "
         "classifier's is largest, then attention's, then the pooled one's, which is the "
@@ -204,37 +287,58 @@ CLAIM = Claim(
     ),
     meaning=(
         "Up to a certain number of examples a classifier can learn all of them by heart, beyond it "
-        "it cannot. The border is sharp and predictable, and attention moves it up without any "
-        "more parameters."
+        "it cannot; the border is sharp and predictable. Attention moves it up only if it looks the "
+        "right way: with a bad query it holds less than plain averaging, with a good one and a "
+        "strong clue more than a classifier with ten times its parameters."
     ),
     criterion=(
-        "Predicted capacities are in that order, and vectorised = L x pooled within 0.1 %; for "
-        "each classifier half of the simulated data sets are separable within 10 % of the "
-        "predicted capacity at the largest d; attention's transition is narrower at the largest d "
-        "than at the smallest; its training loss there above 1.3 of capacity is at least 10 times "
-        "that below 0.7."
+        "Vectorised = L x pooled within 0.1 %; for each classifier half of the simulated data sets "
+        "are separable within 10 % of the predicted capacity at the largest d; attention's "
+        "transition is narrower at the largest d than at the smallest; its training loss there "
+        "above 1.3 of capacity is at least 10 times that below 0.7. The order of the predicted "
+        "capacities is vectorised > attention > pooled at every point of a map over alignment and "
+        "strength, and at the points of the map that were simulated the measured capacity is "
+        "within 15 % of the predicted one."
     ),
     settings={
         "full": {
             **COMMON,
-            "dimensions": {"pooled": [200], "vectorised": [50], "attention": [50, 100, 200, 400]},
-            "ratios": [0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.4],
+            "dimensions": {"pooled": [200], "vectorised": [50], "attention": [50, 100, 200]},
+            "ratios": [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4],
             "trials": 24,
+            "map_alignments": np.linspace(0, 1, 13).tolist(),
+            "map_strengths": np.linspace(1.0, 7.0, 9).tolist(),
+            "map_simulated": [[0.0, 4.0], [0.2, 3.0], [0.6, 6.0], [0.97, 6.0]],
+            "map_ratios": [0.7, 0.85, 1.0, 1.15, 1.3],
+            "map_dimension": 60,
+            "map_trials": 24,
         },
         "quick": {
             **COMMON,
             "dimensions": {"pooled": [100], "vectorised": [20], "attention": [25, 50, 100, 200]},
             "ratios": [0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3],
             "trials": 20,
+            "map_alignments": [0.0, 0.15, 0.3, 0.5, 0.7, 0.9, 1.0],
+            "map_strengths": [1.5, 3.0, 4.5, 6.0],
+            "map_simulated": [[0.0, 4.5], [0.9, 6.0]],
+            "map_ratios": [0.7, 0.85, 1.0, 1.15, 1.3],
+            "map_dimension": 60,
+            "map_trials": 20,
         },
         "tiny": {
             **COMMON,
             "dimensions": {"pooled": [50], "vectorised": [20], "attention": [10, 100]},
             "ratios": [0.7, 0.85, 1.0, 1.15, 1.3],
             "trials": 40,
+            "map_alignments": [0.0, 0.5, 1.0],
+            "map_strengths": [2.0, 6.0],
+            "map_simulated": [[0.0, 6.0]],
+            "map_ratios": [0.7, 0.85, 1.0, 1.15, 1.3],
+            "map_dimension": 50,
+            "map_trials": 30,
         },
     },
-    jobs=jobs,
+    measurements=measurements,
     judge=judge,
     draw=draw,
 )

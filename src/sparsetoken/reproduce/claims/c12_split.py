@@ -4,9 +4,10 @@ import numpy as np
 from scipy.special import expit
 
 from sparsetoken.plotting import caption, new_figure, shared_legend
-from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.evidence import agreement, decide, lowest, within, z_scores
-from sparsetoken.reproduce.jobs import compared_jobs, prediction_job
+from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
+from sparsetoken.reproduce.evidence import AGREES, agreement, decide, lowest, within
+from sparsetoken.reproduce.kinds import compared, prediction
+from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import error_with_optimum, label_axes
 from sparsetoken.task import Query, Task, Training
 
@@ -16,7 +17,7 @@ TASK = {"length": 10, "informative": 1, "strength": 5.0, "positive_rate": 0.5}
 COMMON = {**TASK, "total": 8.0, "ridge": 1e-3, "query_step": 50.0}
 
 
-def jobs(settings: Settings) -> list[Job]:
+def measurements(settings: Settings) -> list[Measurement]:
     """Ask for the final error against the share of the data that trains the query."""
     task = Task.from_dict({name: settings[name] for name in TASK})
     options = {"ridge": settings["ridge"], "query_step": settings["query_step"]}
@@ -25,10 +26,10 @@ def jobs(settings: Settings) -> list[Job]:
     def problem(share: float) -> tuple[Task, Training, Query | None]:
         return task, Training(share * total, (1 - share) * total, **options), None
 
-    made = compared_jobs(
+    made = compared(
         "share", settings["theory_shares"], settings["simulated_shares"], problem, settings
     )
-    made.append(prediction_job(task, Training(1.0, total, ridge=settings["ridge"]), "pooled"))
+    made.append(prediction.ask(task, Training(1.0, total, ridge=settings["ridge"]), "pooled"))
     return made
 
 
@@ -44,18 +45,15 @@ def judge(table: Table) -> Verdict:
     theory = attention.select(source="theory").ordered("share")
     best, least = optimum(table)
     ends = theory.column("test_error")[[0, -1]]
-    simulated = attention.select(source="simulation").ordered("share")
-    mean, error = simulated.column("test_error"), simulated.column("test_error_error")
+    simulated = attention.select(source="simulation").largest("dimension").ordered("share")
+    mean, error = simulated.column("test_error"), simulated.column("test_error_uncertainty")
     nearest = int(np.argmin(np.abs(simulated.column("share") - best)))
     lowest_seen = int(np.argmin(mean))
     gap = Quantity(
         float(mean[nearest] - mean[lowest_seen]),
         float(np.hypot(error[nearest], error[lowest_seen])),
     )
-    z = z_scores(
-        attention.paired("test_error", ("share",)), "test_error", 0.5 / table.settings["dimension"]
-    )
-    checks = [
+    conditions = [
         within("predicted best share for the query", Quantity(best), 0.05, 0.95),
         within(
             "error with the least data for the query over the best", Quantity(ends[0] / least), 1.1
@@ -68,7 +66,7 @@ def judge(table: Table) -> Verdict:
             Quantity(gap.value - 2 * (gap.uncertainty or 0.0)),
             high=0.0,
         ),
-        agreement("simulated errors", z),
+        agreement("final error", attention, "test_error", ("share",)),
     ]
     numbers = {
         "best share for the query": Quantity(best),
@@ -79,7 +77,7 @@ def judge(table: Table) -> Verdict:
             float(table.select(classifier="pooled").column("test_error")[0])
         ),
     }
-    return decide(checks, numbers)
+    return decide(conditions, numbers)
 
 
 def draw(table: Table) -> dict[str, Drawing]:
@@ -113,8 +111,8 @@ CLAIM = Claim(
     criterion=(
         "The predicted final error is least at a share between 0.05 and 0.95 and at least 10 % "
         "larger at both ends; the simulated error nearest that optimum exceeds the lowest "
-        "simulated one by at most two standard errors; simulation agrees with theory (all |z| < "
-        "4, mean square < 2, 0.5/d added to the standard error)."
+        "simulated one by at most two standard errors; the simulated error "
+        f"{AGREES} (here: 1.5 %)."
     ),
     settings={
         "full": {
@@ -122,16 +120,18 @@ CLAIM = Claim(
             "tolerance": 5e-4,
             "theory_shares": expit(np.linspace(-4, 4, 25)).tolist(),
             "simulated_shares": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
-            "dimension": 1000,
-            "trials": 8,
+            "dimension": 200,
+            "trials": 250,
+            "noticed": 0.015,
         },
         "quick": {
             **COMMON,
             "tolerance": 1e-3,
             "theory_shares": expit(np.linspace(-4, 4, 17)).tolist(),
             "simulated_shares": [0.1, 0.3, 0.5, 0.7, 0.9],
-            "dimension": 300,
-            "trials": 6,
+            "dimension": 200,
+            "trials": 40,
+            "noticed": 0.03,
         },
         "tiny": {
             **COMMON,
@@ -139,10 +139,11 @@ CLAIM = Claim(
             "theory_shares": [0.02, 0.2, 0.4, 0.6, 0.98],
             "simulated_shares": [0.4],
             "dimension": 80,
-            "trials": 4,
+            "trials": 12,
+            "noticed": 0.3,
         },
     },
-    jobs=jobs,
+    measurements=measurements,
     judge=judge,
     draw=draw,
 )

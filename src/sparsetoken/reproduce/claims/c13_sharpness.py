@@ -3,9 +3,10 @@
 import numpy as np
 
 from sparsetoken.plotting import caption, new_figure, shared_legend
-from sparsetoken.reproduce.claim import Claim, Drawing, Job, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.evidence import agreement, decide, lowest, within, z_scores
-from sparsetoken.reproduce.jobs import compared_jobs, prediction_job
+from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
+from sparsetoken.reproduce.evidence import AGREES, agreement, decide, lowest, within
+from sparsetoken.reproduce.kinds import compared, prediction
+from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import error_with_optimum, label_axes
 from sparsetoken.task import Query, Task, Training
 
@@ -15,7 +16,7 @@ TASK = {"length": 10, "informative": 1, "strength": 5.0, "positive_rate": 0.5}
 COMMON = {**TASK, "alignment": 0.8, "alpha1": 4.0, "ridge": 1e-3}
 
 
-def jobs(settings: Settings) -> list[Job]:
+def measurements(settings: Settings) -> list[Measurement]:
     """Ask for the final error against the sharpness of a given query."""
     task = Task.from_dict({name: settings[name] for name in TASK})
     training = Training(1.0, settings["alpha1"], ridge=settings["ridge"])
@@ -23,10 +24,10 @@ def jobs(settings: Settings) -> list[Job]:
     def problem(sharpness: float) -> tuple[Task, Training, Query | None]:
         return task, training, Query(settings["alignment"], sharpness)
 
-    made = compared_jobs(
+    made = compared(
         "kappa", settings["theory_sharpness"], settings["simulated_sharpness"], problem, settings
     )
-    made.append(prediction_job(task, training, "pooled"))
+    made.append(prediction.ask(task, training, "pooled"))
     return made
 
 
@@ -44,17 +45,15 @@ def judge(table: Table) -> Verdict:
     error = theory.column("test_error")
     best, least = optimum(table)
     pooled = float(table.select(classifier="pooled").column("test_error")[0])
-    pairs = attention.paired("test_error", ("kappa",))
-    z = z_scores(pairs, "test_error", 0.5 / table.settings["dimension"])
     inside = theory.column("kappa")[[0, -1]]
-    checks = [
+    conditions = [
         within(
             "error at the lowest sharpness over pooling's", Quantity(error[0] / pooled), 0.99, 1.01
         ),
         within("best sharpness", Quantity(best), 2 * inside[0], inside[1] / 2),
         within("error at the best sharpness over pooling's", Quantity(least / pooled), high=0.9),
         within("error at the highest sharpness over the best", Quantity(error[-1] / least), 1.1),
-        agreement("simulated errors", z),
+        agreement("final error", attention, "test_error", ("kappa",)),
     ]
     numbers = {
         "best sharpness": Quantity(best),
@@ -63,7 +62,7 @@ def judge(table: Table) -> Verdict:
         "error at the highest sharpness": Quantity(float(error[-1])),
         "error of the pooled classifier": Quantity(pooled),
     }
-    return decide(checks, numbers)
+    return decide(conditions, numbers)
 
 
 def draw(table: Table) -> dict[str, Drawing]:
@@ -97,8 +96,8 @@ CLAIM = Claim(
     criterion=(
         "The predicted error is within 1 % of the pooled classifier's at the lowest sharpness, at "
         "least 10 % lower at an optimum in between, and at least 10 % above that optimum at the "
-        "highest sharpness; simulation agrees with theory (all |z| < 4, mean square < 2, 0.5/d "
-        "added to the standard error)."
+        "highest sharpness; the simulated error "
+        f"{AGREES}."
     ),
     settings={
         "full": {
@@ -106,16 +105,18 @@ CLAIM = Claim(
             "tolerance": 5e-4,
             "theory_sharpness": np.geomspace(1e-3, 100, 21).tolist(),
             "simulated_sharpness": [0.01, 0.1, 0.3, 1.0, 2.0, 4.0, 10.0, 30.0],
-            "dimension": 1000,
-            "trials": 8,
+            "dimension": 200,
+            "trials": 120,
+            "noticed": 0.01,
         },
         "quick": {
             **COMMON,
             "tolerance": 1e-3,
             "theory_sharpness": np.geomspace(1e-3, 100, 16).tolist(),
             "simulated_sharpness": [0.1, 1.0, 4.0, 20.0],
-            "dimension": 300,
-            "trials": 6,
+            "dimension": 200,
+            "trials": 40,
+            "noticed": 0.03,
         },
         "tiny": {
             **COMMON,
@@ -123,10 +124,11 @@ CLAIM = Claim(
             "theory_sharpness": [1e-3, 0.3, 1.0, 3.0, 100.0],
             "simulated_sharpness": [1.0],
             "dimension": 80,
-            "trials": 4,
+            "trials": 12,
+            "noticed": 0.3,
         },
     },
-    jobs=jobs,
+    measurements=measurements,
     judge=judge,
     draw=draw,
 )

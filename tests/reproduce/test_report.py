@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sparsetoken.plotting import draw_theory, look_of, new_figure
-from sparsetoken.report import write_results
 from sparsetoken.reproduce.claim import Drawing, Quantity, Table, Verdict
 from sparsetoken.reproduce.registry import select_claims
+from sparsetoken.reproduce.report import write_results
 from sparsetoken.reproduce.run import Finding
 
 VOID = {"meta", "img", "br"}
@@ -44,7 +44,9 @@ def finding(number: int, outcome: str = "confirmed") -> Finding:
     claim = select_claims([number])[0]
     settings = {"length": 10, "seed": 3}
     if outcome == "broken":
-        return Finding(claim, settings, 1.0, error="JobsFailed: <2> of 3 jobs failed")
+        return Finding(
+            claim, settings, 1.0, error="MeasurementsFailed: <2> of 3 measurements failed"
+        )
     figure, (panel,) = new_figure()
     draw_theory(panel, [1, 2], [1, number], look_of("attention"))
     return Finding(
@@ -94,7 +96,7 @@ def test_verdicts_come_first_then_the_main_figure_then_claims_then_method(
 def test_each_claim_says_what_was_seen_and_how_to_run_it(outline: Outline) -> None:
     text = "".join(outline.text)
     assert "slope < 1: holds" in text
-    assert "<2> of 3 jobs failed" in text
+    assert "<2> of 3 measurements failed" in text
     assert "0.500 ± 0.010" in text
     assert "sparsetoken reproduce 11 --quick" in text
     assert select_claims([11])[0].meaning in text

@@ -10,13 +10,14 @@ from typing import Any
 
 from sparsetoken.files import replacing, write_text
 from sparsetoken.plotting import save_figure, svg_text
-from sparsetoken.report.html import page
 from sparsetoken.reproduce.claim import Table
+from sparsetoken.reproduce.report.html import page
 from sparsetoken.reproduce.run import Finding
 
 __all__ = ["run_description", "verdicts", "write_results"]
 
 PACKAGES = ("sparsetoken", "numpy", "scipy", "scikit-learn", "matplotlib")
+FORMATS = ("svg", "pdf")
 
 
 def write_results(
@@ -30,10 +31,11 @@ def write_results(
             _write_table(finding.table, folder / "numbers" / f"{finding.claim.stem}.csv")
         for name, drawing in (finding.drawings or {}).items():
             stem = f"{finding.claim.stem}-{name}"
-            save_figure(drawing.figure, folder / "figures" / stem)
+            save_figure(drawing.figure, folder / "figures" / stem, FORMATS)
             pictures[stem] = svg_text(drawing.figure)
     run = run_description(profile, seed, command)
-    text = json.dumps({**run, "claims": verdicts(findings)}, indent=2, ensure_ascii=False)
+    entries = {f"{series}s": verdicts(findings, series) for series in ("claim", "question")}
+    text = json.dumps({**run, **entries}, indent=2, ensure_ascii=False)
     write_text(folder / "verdicts.json", text + "\n")
     report = folder / "report.html"
     write_text(report, page(findings, pictures, run))
@@ -47,19 +49,19 @@ def run_description(profile: str, seed: int, command: str) -> dict[str, Any]:
     return {"command": command, "profile": profile, "seed": seed, "versions": versions}
 
 
-def verdicts(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Return one plain dictionary a claim."""
-    return [_verdict(finding) for finding in findings]
+def verdicts(findings: Sequence[Finding], series: str) -> list[dict[str, Any]]:
+    """Return one plain dictionary for each claim, or question, of a series."""
+    return [_verdict(finding) for finding in findings if finding.claim.series == series]
 
 
 def _verdict(finding: Finding) -> dict[str, Any]:
     claim, verdict = finding.claim, finding.verdict
     entry: dict[str, Any] = {
-        "claim": claim.number,
+        claim.series: claim.number,
         "title": claim.title,
         "statement": claim.statement,
         "criterion": claim.criterion,
-        "verdict": verdict.outcome if verdict else "broken",
+        "verdict": finding.ruling,
         "seen": verdict.seen if verdict else finding.error,
         "settings": dict(finding.settings),
         "seed": finding.settings["seed"],
@@ -67,7 +69,7 @@ def _verdict(finding: Finding) -> dict[str, Any]:
         "figures": [
             f"figures/{claim.stem}-{name}.{suffix}"
             for name in finding.drawings or {}
-            for suffix in ("svg", "pdf")
+            for suffix in FORMATS
         ],
     }
     if verdict:

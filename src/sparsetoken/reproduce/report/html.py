@@ -40,6 +40,12 @@ _INTRODUCTION = """
 Classification</i> (arXiv 2509.25153), with what was seen when it was put to the test.</p>
 """
 
+_QUESTIONS = """
+<h2 id="questions">What the paper leaves open</h2>
+<p>Questions that it does not answer, treated as its claims are: an answer is stated, with a
+criterion, and the numbers decide whether it holds.</p>
+"""
+
 _METHOD = """
 <p><b>Exact.</b> Lines are theory: the limit of a large dimension d with samples in proportion.
 They come from the formula for the alignment after two steps, from the self-consistent equations for
@@ -54,11 +60,12 @@ of claim 1 are counted on drawn sequences.</p>
 simulation it is the standard error of the mean over independent trials. A distance from theory is
 judged by its z-score; since the standard error of few trials is itself uncertain, Student's
 distribution is used, and expressed as the normal deviate of the same probability. At a finite d the
-mean may differ from the limit by a term of order 1/d; the criteria say how much is granted, and
-claim 8 measures how the distance shrinks.</p>
+mean differs from the limit by a shift of order 1/d; trials at d and d/4 measure it, and it is
+removed before the comparison. Every comparison says which common deviation of all its points it
+would notice, and is open if that is more than 1 % (3 % in the quick version).</p>
 <p><b>Verdicts.</b> Each claim has a criterion, stated in its module and the same for every run,
-and made of checks. A check holds or fails if twice the uncertainty lies on one side of its bound,
-and is open otherwise. A claim is <i>confirmed</i> if all checks hold, <i>refuted</i> if one fails,
+and made of conditions. A condition holds or fails if twice the uncertainty lies on one side of its bound,
+and is open otherwise. A claim is <i>confirmed</i> if all conditions hold, <i>refuted</i> if one fails,
 and <i>undecided</i> if none fails but one is open. <i>Broken</i> means that the computation itself
 failed. Nobody sets a verdict by hand.</p>
 <p><b>Seeds.</b> A trial's random numbers depend on the seed, its settings and its number alone, so
@@ -82,7 +89,7 @@ def page(findings: Sequence[Finding], pictures: Mapping[str, str], run: Mapping[
         _INTRODUCTION,
         _overview(findings),
         _main_figure(findings, pictures),
-        *(_section(finding, pictures, run) for finding in findings),
+        *_sections(findings, pictures, run),
         '<h2 id="method">Method</h2>',
         _METHOD,
         _provenance(run),
@@ -95,18 +102,28 @@ def page(findings: Sequence[Finding], pictures: Mapping[str, str], run: Mapping[
     )
 
 
+def _sections(
+    findings: Sequence[Finding], pictures: Mapping[str, str], run: Mapping[str, Any]
+) -> list[str]:
+    """Return all sections, with a heading where the questions begin."""
+    claims = [finding for finding in findings if finding.claim.series == "claim"]
+    questions = [finding for finding in findings if finding.claim.series == "question"]
+    heading = [_QUESTIONS] if questions else []
+    made = [[_section(one, pictures, run) for one in part] for part in (claims, questions)]
+    return [*made[0], *heading, *made[1]]
+
+
 def _badge(finding: Finding) -> str:
-    outcome = finding.verdict.outcome if finding.verdict else "broken"
-    return f'<span class="badge {outcome}">{outcome}</span>'
+    return f'<span class="badge {finding.ruling}">{finding.ruling}</span>'
 
 
 def _anchor(finding: Finding) -> str:
-    return f"claim-{finding.claim.number}"
+    return f"{finding.claim.series}-{finding.claim.number}"
 
 
 def _overview(findings: Sequence[Finding]) -> str:
     rows = "\n".join(
-        f'<tr><td class="number">{finding.claim.number}</td>'
+        f'<tr><td class="number">{finding.claim.short}</td>'
         f'<td><a href="#{_anchor(finding)}">{escape(finding.claim.title)}</a></td>'
         f"<td>{_badge(finding)}</td></tr>"
         for finding in findings
@@ -141,7 +158,7 @@ def _figure(finding: Finding, name: str, pictures: Mapping[str, str]) -> str:
 def _section(finding: Finding, pictures: Mapping[str, str], run: Mapping[str, Any]) -> str:
     claim, verdict = finding.claim, finding.verdict
     parts = [
-        f'<h2 id="{_anchor(finding)}">{claim.number}. {escape(claim.title)} {_badge(finding)}</h2>',
+        f'<h2 id="{_anchor(finding)}">{claim.short}. {escape(claim.title)} {_badge(finding)}</h2>',
         f"<blockquote>{escape(claim.statement)}</blockquote>",
         f"<p>{escape(claim.meaning)}</p>",
         *(_figure(finding, name, pictures) for name in finding.drawings or {}),
@@ -161,7 +178,7 @@ def _section(finding: Finding, pictures: Mapping[str, str], run: Mapping[str, An
     parts.append(
         f"<details class='small'><summary>All settings</summary><p>"
         f"{escape(describe(finding.settings))}</p></details>"
-        f"<p class='small'>Just this one: <code>sparsetoken reproduce {claim.number}{quick}</code>"
+        f"<p class='small'>Just this one: <code>sparsetoken reproduce {claim.short}{quick}</code>"
         "</p>"
     )
     return "\n".join(parts)

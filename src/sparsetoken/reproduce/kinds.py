@@ -1,0 +1,364 @@
+"""The measurements that the package's claims are made of, each one function."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp, softmax
+
+from sparsetoken.arrays import Array
+from sparsetoken.reproduce.claim import Settings
+from sparsetoken.reproduce.measurement import Kind, Measurement, measures, plain
+from sparsetoken.simulation.reduced import reduced_query
+from sparsetoken.simulation.streams import stream
+from sparsetoken.simulation.trials import Trial, run_trial
+from sparsetoken.task import Query, Task, Training
+from sparsetoken.theory.alignment import align
+from sparsetoken.theory.capacity import Capacity
+from sparsetoken.theory.capacity import capacity as find_capacity
+from sparsetoken.theory.floor import floor
+from sparsetoken.theory.oracle import Oracle, oracle, required_strength
+from sparsetoken.theory.prediction import predict
+from sparsetoken.uncertainty import mean_and_error
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "alignment",
+    "at_two_sizes",
+    "capacity",
+    "capacity_trial",
+    "compared",
+    "counted_error",
+    "floor_error",
+    "least_error",
+    "prediction",
+    "query_trial",
+    "strength",
+    "trained_capacity_trial",
+    "trial",
+]
+
+BLOCK_ENTRIES = 2**21
+
+# The smaller of the two dimensions that a curve is simulated at, as a part of the larger one.
+SMALLER = 4
+
+
+@measures("theory")
+def alignment(task: Task, training: Training) -> dict[str, Any]:
+    """Compute theory of the query after two gradient steps."""
+    found = align(task, training)
+    return {**found.to_dict(), "misalignment": 1 - abs(found.alignment)}
+
+
+@measures("theory", shown=("classifier",))
+def prediction(
+    task: Task,
+    training: Training,
+    classifier: str = "attention",
+    query: Query | None = None,
+    tolerance: float = 1e-4,
+    at: Task | None = None,
+    at_sharpness: float | str | None = None,
+    recalibrate: bool | None = None,
+) -> dict[str, Any]:
+    """Compute theory of the trained classifier, on its own task or on another one."""
+    found = predict(
+        task,
+        training,
+        classifier=classifier,
+        query=query,
+        at=at,
+        at_sharpness=at_sharpness,
+        recalibrate=bool(recalibrate),
+        tolerance=tolerance,
+    )
+    if not found.solution.converged:
+        raise ArithmeticError(f"theory did not converge: {found.solution.message}")
+    return found.to_dict()
+
+
+@measures("theory", shown=("classifier",))
+def capacity(
+    task: Task, classifier: str = "attention", query: Query | None = None
+) -> dict[str, Any]:
+    """Compute theory of the largest separable sample ratio."""
+    return _known_capacity(task, classifier, query).to_dict()
+
+
+@lru_cache(maxsize=64)
+def _known_capacity(task: Task, classifier: str, query: Query | None) -> Capacity:
+    return find_capacity(task, query=query, classifier=classifier)
+
+
+@measures("theory", shown=("classifier",))
+def least_error(task: Task, classifier: str) -> dict[str, Any]:
+    """Compute theory of the least error of a classifier that knows the signal."""
+    found = oracle(task, classifier=classifier)
+    return {"least_error": found.error, "least_error_uncertainty": found.uncertainty}
+
+
+@measures("theory")
+def floor_error(task: Task, alpha: float) -> dict[str, Any]:
+    """Compute what any learner could reach with α samples per dimension, and what is efficient."""
+    found = floor(task, alpha)
+    return {
+        "floor_error": found.error,
+        "floor_error_uncertainty": found.uncertainty.error,
+        "reachable_error": found.reachable_error,
+        "reachable_error_uncertainty": found.uncertainty.reachable_error,
+        "overlap": found.overlap,
+        "reachable_overlap": found.reachable_overlap,
+        "hard": float(found.phase == "hard"),
+    }
+
+
+@measures("theory", shown=("classifier",))
+def strength(
+    task: Task,
+    error: float,
+    classifier: str,
+    nonlinearity: str = "sigmoid",
+    sharpness: float | None = None,
+) -> dict[str, Any]:
+    """Compute theory of the least strength for an error, at the best or at a given sharpness."""
+    if sharpness is None:
+        return required_strength(
+            task, error=error, classifier=classifier, nonlinearity=nonlinearity
+        ).to_dict()
+
+    def at(log_strength: float) -> Oracle:
+        known = task.replace(strength=math.exp(log_strength))
+        return oracle(known, classifier=classifier, nonlinearity=nonlinearity, sharpness=sharpness)
+
+    low, high = 0.0, 1.0
+    while at(high).error > error:
+        low, high = high, high + 1
+    root = brentq(lambda value: at(value).error - error, low, high, xtol=1e-3)
+    step = 0.02
+    slope = (at(root + step).error - at(root - step).error) / (2 * step)
+    value = math.exp(root)
+    return {
+        "strength": value,
+        "strength_uncertainty": value * (at(root).uncertainty / abs(slope) + 1e-3),
+    }
+
+
+@measures("simulation", shown=("classifier", "dimension"))
+def trial(
+    task: Task,
+    training: Training,
+    dimension: int,
+    trial: int,
+    classifier: str = "attention",
+    query: Query | None = None,
+    seed: int = 0,
+    at: Task | None = None,
+) -> dict[str, Any]:
+    """Train a classifier through all four stages on a simulated data set."""
+    found = run_trial(
+        task,
+        training,
+        dimension=dimension,
+        trial=trial,
+        classifier=classifier,
+        query=query,
+        at=at,
+        seed=seed,
+        check_separable=False,
+    )
+    return _record(found, converged=found.converged)
+
+
+@measures("simulation", shown=("dimension",))
+def query_trial(
+    task: Task, training: Training, dimension: int, trial: int, seed: int = 0
+) -> dict[str, Any]:
+    """Train the query alone (stages 1 to 3) on a simulated data set."""
+    settings = {
+        "only": "query",
+        "task": task.to_dict(),
+        "training": plain(training),
+        "dimension": dimension,
+    }
+    count = round(training.alpha0 * dimension)
+    found = reduced_query(task, training, count, dimension, stream(seed, settings, trial))
+    return {
+        "alignment": found.alignment,
+        "misalignment": 1 - abs(found.alignment),
+        "readout_cosine": found.readout_cosine,
+        "positive": float(found.alignment > 0),
+    }
+
+
+@measures("simulation", shown=("classifier", "dimension", "ratio"))
+def capacity_trial(
+    task: Task,
+    dimension: int,
+    ratio: float,
+    trial: int,
+    classifier: str = "attention",
+    query: Query | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Try to separate a data set with `ratio` times as many samples as the predicted capacity."""
+    samples = ratio * _known_capacity(task, classifier, query).alpha
+    training = Training(1.0, samples, loss="squared_hinge", ridge=0.0)
+    return _separate(
+        run_trial(
+            task,
+            training,
+            dimension=dimension,
+            trial=trial,
+            classifier=classifier,
+            query=query,
+            seed=seed,
+        )
+    )
+
+
+@measures("simulation", shown=("dimension", "ratio"))
+def trained_capacity_trial(
+    task: Task, training: Training, dimension: int, ratio: float, trial: int, seed: int = 0
+) -> dict[str, Any]:
+    """Try to separate as many times the capacity that theory predicts for a query to be trained."""
+    learnt = align(task, training)
+    known = _known_capacity(task, "attention", Query(learnt.alignment, learnt.sharpness))
+    training = training.replace(alpha1=ratio * known.alpha, ridge=0.0)
+    # Whether data are separable does not depend on the loss, but the query does: first train it.
+    count = max(1, round(training.alpha0 * dimension))
+    settings = {"only": "trained", "task": task.to_dict(), "training": plain(training)}
+    rng = stream(seed, {**settings, "dimension": dimension}, trial)
+    state = reduced_query(task, training, count, dimension, rng)
+    query = Query(state.alignment, training.inverse_temperature * state.norm)
+    fit = Training(1.0, training.alpha1, loss="squared_hinge", ridge=0.0)
+    return _separate(run_trial(task, fit, dimension=dimension, trial=trial, query=query, seed=seed))
+
+
+def _separate(found: Trial) -> dict[str, Any]:
+    if found.separable is None:
+        raise ArithmeticError(f"separable or not could not be decided: {found.status}")
+    # Separated data have no loss, however precisely their maximum margin was found.
+    return _record(found, converged=found.converged or found.separable)
+
+
+def _record(found: Trial, *, converged: bool) -> dict[str, Any]:
+    if not converged:
+        raise ArithmeticError(f"the readout did not converge: {found.status}")
+    record = found.to_dict()
+    return {name: record[name] for name in record if name not in ("trial", "seconds")}
+
+
+def compared(
+    over: str,
+    theory_points: Iterable[float],
+    simulated_points: Iterable[float],
+    problem: Callable[[float], tuple[Task, Training, Query | None]],
+    settings: Settings,
+    classifier: str = "attention",
+    home: str = "",
+    **labels: Any,
+) -> list[Measurement]:
+    """Ask for theory on all points of a curve, and trials at some, both labelled `over` = point.
+
+    `problem` gives task, training and query at a point; `settings` has theory's tolerance, the
+    dimension, the number of trials and the seed. Trials are made at `settings["dimension"]` and at
+    a quarter of it, so that the shift of order 1/d is measured (`evidence.compare`). `home` is that
+    of `Kind`.
+    """
+    theory, simulation = replace(prediction, home=home), replace(trial, home=home)
+    simulated = list(simulated_points)
+    made: list[Measurement] = []
+    for point in sorted({*theory_points, *simulated}):
+        task, training, query = problem(point)
+        named = {**labels, over: point}
+        made.append(theory.ask(task, training, classifier, query, settings["tolerance"], **named))
+        if point in simulated:
+            made += at_two_sizes(
+                settings, simulation, task, training, classifier=classifier, query=query, **named
+            )
+    return made
+
+
+def at_two_sizes(settings: Settings, kind: Kind, *values: Any, **named: Any) -> list[Measurement]:
+    """Ask for trials of a kind at `settings["dimension"]` and at a quarter of it."""
+    large = settings["dimension"]
+    return [
+        asked
+        for dimension in (large, large // SMALLER)
+        for asked in kind.ask_trials(
+            settings["trials"], *values, dimension=dimension, seed=settings["seed"], **named
+        )
+    ]
+
+
+@measures("simulation", shown=("classifier",))
+def counted_error(
+    task: Task, error: float, classifier: str, samples: int, trials: int, seed: int = 0
+) -> dict[str, Any]:
+    """Count errors on drawn sequences at the strength that theory says gives `error`.
+
+    All trials are one measurement, so that theory is asked only once.
+    """
+    needed = required_strength(task, error=error, classifier=classifier)
+    known = task.replace(strength=needed.strength)
+    rule = oracle(known, classifier=classifier, sharpness=needed.sharpness)
+    settings = {"only": "counting", "task": task.to_dict(), "classifier": classifier}
+    shares = [
+        _count(known, classifier, rule, samples, stream(seed, settings, number)) / samples
+        for number in range(trials)
+    ]
+    mean, uncertainty = mean_and_error(shares)
+    return {
+        "test_error": mean,
+        "test_error_uncertainty": uncertainty,
+        "trials": trials,
+        "predicted_error": rule.error,
+        "predicted_error_uncertainty": rule.uncertainty,
+    }
+
+
+def _count(
+    task: Task, classifier: str, rule: Oracle, samples: int, rng: np.random.Generator
+) -> int:
+    positive = round(samples * task.positive_rate)
+    threshold = _threshold(task, classifier, rule)
+    wrong = 0
+    for shift, count in ((task.strength, positive), (0.0, samples - positive)):
+        left = count
+        while left:
+            size = min(left, max(1, BLOCK_ENTRIES // task.length))
+            tokens = rng.standard_normal((size, task.length))
+            tokens[:, : task.informative] += shift
+            above = _score(tokens, task, classifier, rule) > threshold
+            wrong += int(np.sum(above != (shift > 0)))
+            left -= size
+    return wrong
+
+
+def _score(tokens: Array, task: Task, classifier: str, rule: Oracle) -> Array:
+    """Return the score of each row of projections ⟨X_l, ξ⟩ (docs/theory.md, section 2)."""
+    if classifier == "pooled":
+        return np.asarray(tokens.sum(axis=1) / math.sqrt(task.length))
+    if classifier == "attention":
+        weights = softmax(rule.sharpness * tokens, axis=1)
+        return np.asarray((weights * tokens).sum(axis=1))
+    if classifier == "bayes" and task.informative == 1:
+        exponent = task.strength * tokens - task.strength**2 / 2
+        return np.asarray(logsumexp(exponent, axis=1) - math.log(task.length))
+    raise ParameterError("classifier", classifier, "'pooled', 'attention', or 'bayes' with R = 1")
+
+
+def _threshold(task: Task, classifier: str, rule: Oracle) -> float:
+    """Return the least-error threshold, in the units of `_score`."""
+    odds = math.log((1 - task.positive_rate) / task.positive_rate)
+    if classifier == "bayes":
+        return odds
+    if classifier == "pooled":
+        shift = task.strength * task.informative / math.sqrt(task.length)
+        return shift / 2 + odds / shift
+    return float(rule.threshold)

@@ -1,0 +1,67 @@
+"""Standard errors and z-scores: one meaning in the whole package.
+
+A mean over trials has a standard error. A theory value has a bar, the estimated numerical error,
+made to cover the truth with a probability of about 98 %: three standard deviations of a mean of few
+replicates. `z_scores` is the one place where the two meet.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri, stdtr
+
+from sparsetoken.arrays import Array
+
+__all__ = ["DEVIATIONS_IN_A_BAR", "mean_and_error", "z_scores"]
+
+# theory/replicates.py makes its bars of so many standard deviations.
+DEVIATIONS_IN_A_BAR = 3.0
+
+# Beyond this the probability underflows; nothing that large needs telling apart.
+_LARGEST = 37.0
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the mean and its standard error s/√n; None where there are too few values."""
+    count = len(values)
+    if count == 0:
+        return None, None
+    mean = math.fsum(values) / count
+    if count == 1:
+        return mean, None
+    return mean, float(np.std(values, ddof=1)) / math.sqrt(count)
+
+
+def z_scores(
+    difference: ArrayLike,
+    standard_error: ArrayLike,
+    *,
+    freedom: ArrayLike = np.inf,
+    bar: ArrayLike = 0.0,
+) -> Array:
+    """Return differences as standard normal deviates.
+
+    Parameters
+    ----------
+    difference : array
+        Simulation minus theory.
+    standard_error : array
+        Of the simulated mean.
+    freedom : array
+        Degrees of freedom of that standard error: one less than the trials. The error of few trials
+        is itself uncertain, so that the ratio follows Student's law; each ratio is turned into the
+        normal deviate of the same probability.
+    bar : array
+        Theory's bar (see `DEVIATIONS_IN_A_BAR`).
+    """
+    gap = np.asarray(difference, dtype=float)
+    scale = np.hypot(standard_error, np.asarray(bar, dtype=float) / DEVIATIONS_IN_A_BAR)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(gap == 0, 0.0, gap / scale)
+    # Beyond 1e8 degrees Student's law is the normal one to the last digit.
+    tail = stdtr(np.minimum(freedom, 1e8), -np.abs(ratio))
+    with np.errstate(divide="ignore"):
+        deviate = np.minimum(-ndtri(tail), _LARGEST)
+    return np.asarray(np.sign(ratio) * deviate)

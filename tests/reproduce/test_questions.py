@@ -1,0 +1,99 @@
+"""Every open question is measured in its tiny profile, judged, and then broken."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from altering import altered
+
+from sparsetoken.reproduce.claim import Table
+from sparsetoken.reproduce.registry import claims
+
+NUMBERS = [question.number for question in claims("question")]
+
+
+def ruling(bench: Any, number: int, table: Table) -> str:
+    return bench.claim(number, "question").judge(table).ruling
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_verdict_and_figures_of_a_small_run(bench: Any, number: int) -> None:
+    question = bench.claim(number, "question")
+    table = bench.measure(number, series="question")
+    verdict = question.judge(table)
+    assert verdict.ruling == "confirmed", verdict.seen
+    assert all(np.isfinite(quantity.value) for quantity in verdict.numbers.values())
+    for drawing in question.figures(table).values():
+        assert "=" in drawing.caption
+        assert all(panel.has_data() for panel in drawing.figure.axes)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_questions_are_described(bench: Any, number: int) -> None:
+    question = bench.claim(number, "question")
+    assert question.stem.startswith("question-")
+    assert "? " in question.title, "a question and its answer"
+    assert question.statement.endswith(".")
+    assert question.meaning.count(". ") == 1, "the meaning takes two sentences"
+    assert set(question.settings) == {"full", "quick", "tiny"}
+
+
+def test_1_a_split_that_pays_is_refuted(bench: Any) -> None:
+    table = bench.measure(1, series="question")
+    broken = altered(table, lambda row: row.update(test_error=0.001), share=0.4, strength=5.0)
+    assert ruling(bench, 1, broken) == "refuted"
+
+
+def test_8_a_floor_that_is_not_one_or_a_phase_elsewhere_is_refuted(bench: Any) -> None:
+    table = bench.measure(8, series="question")
+    high = altered(table, lambda row: row.update(floor_error=0.4), use="floor", length=10)
+    assert ruling(bench, 8, high) == "refuted"
+    moved = altered(table, lambda row: row.update(hard=1.0), use="floor", length=10)
+    assert ruling(bench, 8, moved) == "refuted"
+
+
+def test_4_a_deviation_that_stays_is_refuted(bench: Any) -> None:
+    table = bench.measure(4, series="question")
+
+    def doubled(row: dict[str, Any]) -> None:
+        row["test_error"] *= 2
+
+    assert ruling(bench, 4, altered(table, doubled, source="simulation")) == "refuted"
+
+
+def test_5_a_classifier_that_fails_on_long_sequences_is_refuted(bench: Any) -> None:
+    table = bench.measure(5, series="question")
+    longest = max(table.settings["lengths"])
+
+    def fails(row: dict[str, Any]) -> None:
+        row["test_error"] = 0.45
+
+    for use in ("as it is", "bias"):
+        broken = altered(table, fails, use=use, at_length=longest, source="theory")
+        assert ruling(bench, 5, broken) == "refuted"
+
+
+def test_7_noise_that_matters_or_correlation_that_does_not_is_refuted(bench: Any) -> None:
+    table = bench.measure(7, series="question")
+    usual = dict(table.select(noise_is="gaussian").rows[0])
+
+    def other(row: dict[str, Any]) -> None:
+        row["test_error"] = 2 * usual["test_error"]
+
+    assert ruling(bench, 7, altered(table, other, noise_is="student")) == "refuted"
+
+    def same(row: dict[str, Any]) -> None:
+        row.update({name: usual[name] for name in ("test_error", "pooled_error")})
+        row.update(test_error_uncertainty=0.001, pooled_error_uncertainty=0.001)
+
+    assert ruling(bench, 7, altered(table, same, noise_is="digits")) == "refuted"
+
+
+def test_9_signals_that_cost_nothing_are_refuted(bench: Any) -> None:
+    table = bench.measure(9, series="question")
+    one = table.select(source="simulation", signals=1).rows[0]["test_error"]
+
+    def free(row: dict[str, Any]) -> None:
+        row["test_error"] = one
+
+    assert ruling(bench, 9, altered(table, free, source="simulation")) == "refuted"

@@ -1,0 +1,113 @@
+"""A small seeded part of `make audit`, and proof that the audit notices what is wrong."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+PATH = Path(__file__).parents[2] / "tools" / "audit.py"
+SPEC = importlib.util.spec_from_file_location("audit", PATH)
+assert SPEC is not None
+assert SPEC.loader is not None
+audit = importlib.util.module_from_spec(SPEC)
+sys.modules["audit"] = audit
+SPEC.loader.exec_module(audit)
+
+TASK = {"length": 6, "informative": 1, "strength": 4.0, "positive_rate": 0.5}
+TRAINING = {"alpha0": 3.0, "alpha1": 2.0, "ridge": 0.05, "query_step": 20.0}
+
+
+def setting(loss: str = "logistic", classifier: str = "attention", **query: float) -> Any:
+    training = {**TRAINING, "loss": loss}
+    return audit.Setting(TASK, training, classifier, query or None, dimension=80, trials=10)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        setting(),
+        setting("square", "vectorised"),
+        setting("squared_hinge", "pooled"),
+        setting("hinge", alignment=0.7, sharpness=1.0),
+    ],
+    ids=["logistic", "square", "squared_hinge", "hinge"],
+)
+def test_theory_is_what_plain_arrays_and_independent_fits_give(chosen: Any) -> None:
+    # Two to six scores each: |z| < 4 fails by chance once in 16,000 scores. With 10 trials the
+    # test error's relative standard error is about 3 %, so that 12 % would be noticed.
+    scores = audit.audit_setting(chosen, np.random.default_rng(11))
+    assert {"test_error", "train_loss", "auc"} <= set(scores)
+    assert max(abs(z) for z in scores.values()) < 4, scores
+
+
+def test_a_theory_of_another_problem_is_noticed() -> None:
+    chosen = setting(alignment=0.7, sharpness=1.0)
+    weaker = replace(chosen, task={**TASK, "strength": 3.0})
+    wrong = audit.theory_of(weaker)
+    rng = np.random.default_rng(12)
+    seen = {d: [audit.one_trial(chosen, d, rng) for _ in range(10)] for d in (80, 20)}
+    for name in ("test_error", "train_loss"):
+        values = {d: np.array([one[name] for one in runs]) for d, runs in seen.items()}
+        assert abs(audit.compare(values, *wrong[name])) > 4
+
+
+def test_capacity_agrees_with_linear_programs() -> None:
+    _, z = audit.audit_capacity(np.random.default_rng(13), trials=6)
+    assert abs(z) < 4
+
+
+def test_joint_descent_agrees_with_gradients_written_out() -> None:
+    _, scores = audit.audit_descent(np.random.default_rng(14), dimension=80, trials=10)
+    assert len(scores) == 5
+    assert max(abs(z) for z in scores.values()) < 4, scores
+
+
+def rows(scores: Any) -> list[dict[str, Any]]:
+    return [{"z": {"test_error": float(z)}} for z in scores]
+
+
+def test_the_table_passes_chance_and_fails_all_else() -> None:
+    chance = np.random.default_rng(1).standard_normal(100)
+    assert audit.summarise(rows(chance))[0]["failed"] == []
+    assert audit.summarise(rows(chance + 0.5))[0]["failed"] == ["mean"]
+    assert "mean square" in audit.summarise(rows(1.6 * chance))[0]["failed"]
+    assert audit.summarise(rows([*chance, 5.5]))[0]["failed"] == ["largest"]
+    assert "not chance: mean" in audit.show(audit.summarise(rows(chance + 0.5)))
+
+
+def test_an_audit_stops_in_time_resumes_and_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit-5.jsonl"
+    path.write_text(json.dumps({"seed": 5, "settings": 3}) + "\n")
+    asked: list[int] = []
+
+    def quick(_: Any, rng: np.random.Generator) -> dict[str, float]:
+        asked.append(1)
+        return {"test_error": float(rng.standard_normal())}
+
+    monkeypatch.setattr(audit, "audit_setting", quick)
+    assert audit.unfinished(tmp_path) == (path, 5, 3)
+    assert audit.run(path, 5, 3, deadline=time.monotonic() - 1) == []
+    first = audit.run(path, 5, 2, deadline=time.monotonic() + 60)
+    monkeypatch.setattr(audit, "audit_descent", lambda _: ({}, {"descent: bias": 0.1}))
+    again = audit.run(path, 5, 3, deadline=time.monotonic() + 60)
+    assert again[:2] == first
+    assert len(asked) == 2, "two settings and one descent"
+    assert audit.unfinished(tmp_path) is None
+
+
+def test_it_shares_no_code_with_simulation_or_learning() -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(PATH.parent)!r}); import audit; "
+        "sys.exit(any(name.startswith(('sparsetoken.simulation', 'sparsetoken.learning')) "
+        "for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
