@@ -17,5 +17,6 @@ print(found)
 # %%
 # Measured errors, the forecast with its 80 % band, the target and the answer, if there is one.
 
-found.plot()
+_, axes = plt.subplots(figsize=(5.0, 3.6), layout="constrained")
+found.plot(axes=axes)
 plt.show()

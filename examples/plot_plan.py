@@ -16,5 +16,6 @@ print(found)
 # %%
 # The plan against the number of samples. Pooling stays far above, whatever the number.
 
-found.plot()
+_, axes = plt.subplots(figsize=(5.0, 3.6), layout="constrained")
+found.plot(axes=axes)
 plt.show()
