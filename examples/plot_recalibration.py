@@ -20,7 +20,6 @@ import numpy as np
 from sklearn.kernel_approximation import Nystroem
 
 from sparsetoken import AttentionClassifier, TokenWise, digit_bags
-from sparsetoken.plotting import new_figure
 
 # %%
 # Train on bags of 10 images, on features of a kernel; a bag is positive if it holds a '9'.
@@ -53,7 +52,7 @@ for length in lengths:
 # %%
 # Error bars are standard errors over 300 test bags.
 
-figure, (axes,) = new_figure()
+figure, axes = plt.subplots()
 for (name, values), marker in zip(errors.items(), "osDv", strict=True):
     spread = np.sqrt(np.array(values) * (1 - np.array(values)) / 300)
     axes.errorbar(lengths, values, spread, marker=marker, label=name)

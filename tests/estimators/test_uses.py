@@ -44,7 +44,7 @@ def test_rare_positives_are_found_without_class_weights() -> None:
     area = roc_auc_score(test.y, model.decision_function(test.X))
     pooled = PooledClassifier().fit(train.X, train.y)
     assert area > 0.75
-    assert area > roc_auc_score(test.y, pooled.decision_function(test.X)) + 0.1
+    assert area > roc_auc_score(test.y, pooled.decision_function(test.X)) + 0.05
 
 
 def correlated_bags(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
