@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
-from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
+from sparsetoken.numerics.sobol import sobol_points
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import QueryStep
 from sparsetoken.theory.laws import FeatureLaw
@@ -207,9 +207,8 @@ def _draw(
     kept = [min(count, EXPLICIT) for count in counts]
     rests = [count - few for count, few in zip(counts, kept, strict=True)]
     sizes = [few + (len(_TERMS) if rest else 0) for few, rest in zip(kept, rests, strict=True)]
-    sobol = qmc.Sobol(_BESIDE + sum(sizes), scramble=True, rng=np.random.default_rng((3, *seed)))
-    # Half a spacing of the 30-bit grid keeps the uniforms off 0.
-    uniforms = sobol.random_base2(log2_points) + 2.0**-31
+    rng = np.random.default_rng((3, *seed))
+    uniforms = sobol_points(_BESIDE + sum(sizes), log2_points, rng)
     beside, *parts = np.split(uniforms, np.cumsum([_BESIDE, *sizes])[:-1], axis=1)
     groups = []
     for part, count, few, rest in zip(parts, counts, kept, rests, strict=True):

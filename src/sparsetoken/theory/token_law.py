@@ -14,10 +14,10 @@ from typing import Literal
 
 import numpy as np
 from scipy.special import erfcx, ndtr, ndtri_exp
-from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.memory import bounded_cache
+from sparsetoken.numerics.sobol import sobol_points
 
 __all__ = [
     "EXPLICIT",
@@ -119,9 +119,7 @@ def _log_uniforms(
     explicit, rests = _split(counts, most)
     dimensions = sum(explicit) + _NORMALS * sum(rest > 0 for rest in rests)
     dimensions += _mean_replaced(rests, mean_first)
-    sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(seed))
-    # Half a spacing of the 30-bit grid keeps the uniforms off 0.
-    return np.asarray(np.log(sobol.random_base2(log2_points) + 2.0**-31))
+    return np.asarray(np.log(sobol_points(dimensions, log2_points, np.random.default_rng(seed))))
 
 
 def _split(counts: tuple[int, ...], most: int) -> tuple[list[int], list[int]]:
