@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from sparsetoken.numerics.solution import Solution, Status
     from sparsetoken.planning.diagnosis import Diagnosis, diagnose
+    from sparsetoken.planning.finite_size import FiniteSize, finite_size
     from sparsetoken.planning.forecast import Forecast, forecast
     from sparsetoken.planning.phase_map import PhaseMap, phase_map
     from sparsetoken.planning.plan import Plan, plan
@@ -107,6 +108,7 @@ _HOMES = {
         "simulate_message_passing",
     ),
     "planning.diagnosis": ("Diagnosis", "diagnose"),
+    "planning.finite_size": ("FiniteSize", "finite_size"),
     "planning.forecast": ("Forecast", "forecast"),
     "planning.phase_map": ("PhaseMap", "phase_map"),
     "planning.plan": ("Plan", "plan"),
@@ -141,6 +143,7 @@ __all__ = [
     "Diagnosis",
     "DigitBags",
     "ElementwiseAttentionClassifier",
+    "FiniteSize",
     "Floor",
     "Forecast",
     "FreeResponse",
@@ -185,6 +188,7 @@ __all__ = [
     "digit_bags",
     "explain",
     "features",
+    "finite_size",
     "fit_readout",
     "floor",
     "floor_curve",

@@ -129,7 +129,7 @@ def test_a_capacity_beyond_the_points_of_a_law_is_not_called_infinite_for_sure()
     task, query = Task(10, 1, 9.0), Query(0.99553, 3.8722)
     found = capacity(task, query=query)
     assert (found.alpha, found.uncertainty) == (np.inf, np.inf)
-    assert "beyond 2.2e+04" in found.solution.message
+    assert "capacity is beyond" in found.solution.message
     exact = capacity(task.replace(strength=60.0), classifier="pooled")
     assert (exact.alpha, exact.uncertainty) == (np.inf, 0.0)
     below, above = (

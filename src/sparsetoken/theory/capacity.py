@@ -75,9 +75,16 @@ def capacity(
     law = feature_law(task, classifier, query, _SIZE)
     result = least_excess(law)
     excess = result.evaluation.hinged
-    if excess.value < EXCESS_FLOOR:
-        beyond = law.dimension_ratio * largest_capacity(law)
-        exact = law.replicates == 1
+    exact = law.replicates == 1
+    beyond = law.dimension_ratio * largest_capacity(law)
+    if excess.value >= EXCESS_FLOOR:
+        alpha = law.dimension_ratio / excess.value
+        # At the minimum the error of the excess is, to first order, that of the law at a fixed
+        # point.
+        relative = result.residual + replicate_error(excess.replicates) / excess.value
+        beyond = min(beyond, alpha / (1 + relative))
+    # An excess that is all error bar is one that the points cannot tell from none.
+    if excess.value < EXCESS_FLOOR or (relative > 1 and not exact):
         solution = Solution(
             Status.CONVERGED if exact else Status.BEYOND_REACH,
             result.residual,
@@ -87,9 +94,6 @@ def capacity(
             else f"the capacity is beyond {beyond:.2g}",
         )
         return Capacity(np.inf, 0.0 if exact else np.inf, query, solution)
-    alpha = law.dimension_ratio / excess.value
-    # At the minimum the error of the excess is, to first order, that of the law at a fixed point.
-    relative = result.residual + replicate_error(excess.replicates) / excess.value
     status = Status.CONVERGED if result.converged else Status.DEGENERATE
     solution = Solution(status, result.residual, result.steps)
     return Capacity(float(alpha), float(alpha * relative), query, solution)

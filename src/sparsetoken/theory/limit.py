@@ -425,7 +425,7 @@ def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, Note]:
         raise ParameterError("alpha1", alpha, accepted)
     spread = replicate_error(excess.replicates) / excess.value
     detail = f"alpha1 is within the numerical error of the capacity {threshold:.4g}"
-    close = abs(alpha / threshold - 1) <= spread
+    close = alpha * (1 - spread) <= threshold <= alpha * (1 + spread)
     return bool(alpha < threshold), (Status.NEAR_THRESHOLD, detail) if close else _ALL_WELL
 
 

@@ -27,6 +27,9 @@ __all__ = ["EXCESS_FLOOR", "Hinged", "largest_capacity", "least_excess", "widest
 # Below this, capacity is beyond 10^9 samples a dimension and counts as unbounded.
 EXCESS_FLOOR = 1e-9
 
+# Above this, a few hundred points tell where the least excess is.
+_CLEAR_EXCESS = 1e-3
+
 
 def largest_capacity(law: FeatureLaw) -> float:
     """Return the capacity up to which the law can tell.
@@ -153,9 +156,14 @@ class _Excess:
 def least_excess(law: FeatureLaw, start: Array | None = None) -> NewtonResult[_Excess]:
     """Return the (μ, b, a) of min over (μ, b) of max over a of H at margin 0: 1/capacity.
 
-    Kept as long as the law itself. `start` is the answer for a law nearby.
+    Kept as long as the law itself. `start` is the answer for a law nearby; without one, that for
+    the compressed law is, unless it separates almost all.
     """
     if law not in _KNOWN:
+        if start is None and law.compressed is not law:
+            rough = least_excess(law.compressed)
+            if rough.converged and rough.evaluation.hinged.value > _CLEAR_EXCESS:
+                start = rough.point
         near = None if start is None else _stationary_excess(law, start)
         _KNOWN[law] = near if near is not None and near.converged else _least_excess(law)
     return _KNOWN[law]
