@@ -1,0 +1,91 @@
+"""Compare the theory's CPU time with that of an earlier commit, in one run.
+
+    python benchmarks/theory_ratios.py [--commit 44950e9] [--repeats 3]
+
+Each measurement runs in a process of its own, old and new by turns, without any environment variable
+for threads; the least CPU time of the repeats counts. The earlier commit is checked out into a
+temporary folder, which is removed at the end.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+SETTING = """
+import time
+begin = time.process_time()
+import sparsetoken.theory.prediction
+loaded = time.process_time() - begin
+import numpy as np
+from sparsetoken import Query, Task, Training, capacity, curve, oracle, predict, required_strength
+task, training, query = Task(10, 1, 5.0), Training(4.0, 2.0), Query(0.9, 1.5)
+alphas = np.geomspace(0.2, 10, 20)
+import scipy.linalg
+begin = time.process_time()
+"""
+
+CURVE = 'curve(task, training, over="alpha1", values=alphas, {query}tolerance={tolerance:g})'
+MAP = """
+for value in np.geomspace(0.5, 5, 40):
+    curve(task, training.replace(alpha0=value), over="alpha1", values=np.geomspace(0.2, 10, 40),
+          tolerance=2e-3)
+"""
+CALLS = {
+    "import of theory": None,
+    "first predict of a process, 1e-4": "predict(task, training)",
+    **{
+        f"20-point curve, {name} query, {tolerance:g}": CURVE.format(
+            query=text, tolerance=tolerance
+        )
+        for tolerance in (2e-3, 1e-4, 1e-6)
+        for name, text in (("learnt", ""), ("given", "query=query, "))
+    },
+    "40 × 40 map, 2e-3": MAP,
+    "capacity": "capacity(task, query=query)",
+    "oracle, attention": "oracle(task)",
+    "oracle, Bayes": 'oracle(task, classifier="bayes")',
+    "strength for an error of 5 %": "required_strength(task, error=0.05)",
+}
+
+
+def seconds(source: Path, call: str | None) -> float:
+    """Return the CPU seconds of a call in a fresh process that imports from `source`."""
+    program = SETTING + (f"{call}\nprint(time.process_time() - begin)" if call else "print(loaded)")
+    environment = {name: text for name, text in os.environ.items() if "NUM_THREADS" not in name}
+    environment["PYTHONPATH"] = str(source / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--commit", default="44950e9", help="The earlier version.")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="Measurements whose name contains this.")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        old = Path(folder) / "old"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--detach", str(old), options.commit], check=True)
+        try:
+            print(f"| measurement | {options.commit} [s] | now [s] | ratio |\n|---|---|---|---|")
+            for name, call in CALLS.items():
+                if options.only not in name:
+                    continue
+                pairs = [(seconds(old, call), seconds(ROOT, call)) for _ in range(options.repeats)]
+                before, now = (min(times) for times in zip(*pairs, strict=True))
+                row = f"| {name} | {before:.3f} | {now:.3f} | {before / now:.1f} |"
+                print(row, flush=True)
+        finally:
+            subprocess.run([*git, "remove", "--force", str(old)], check=True)
+
+
+if __name__ == "__main__":
+    main()
