@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: FORCE attack reproduce test lint format types docs clean browser package audit
+.PHONY: FORCE attack audit reproduce test lint format types docs clean browser package explore
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -29,6 +29,9 @@ package: $(VENV)/.installed-dev
 # Theory against code that shares nothing with it, over random settings; at most an hour, resumable.
 audit: $(VENV)/.installed
 	$(BIN)/python tools/audit.py
+
+explore: $(VENV)/.installed-explorer
+	$(BIN)/sparsetoken explore
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -135,7 +135,28 @@ MAY_IMPORT = {
     "estimators": BELOW_LEARNING | {"plotting"},
     "planning": BELOW_LEARNING | {"theory", "simulation", "estimators", "plotting"},
 }
+MAY_IMPORT["sweeps"] = MAY_IMPORT["planning"] | {"extensions", "files"}
+MAY_IMPORT["reproduce"] = MAY_IMPORT["sweeps"] | {"sweeps"}
 LEAVES = {"cli", "explorer", "__main__"}
+
+
+def test_every_room_has_its_rule() -> None:
+    rooms = {room_of(module) for module in MODULES} - {"__init__"}
+    assert rooms <= set(MAY_IMPORT) | LEAVES
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("from sparsetoken import AttentionClassifier", "matplotlib"),
+        ("from sparsetoken import predict", "matplotlib"),
+        ("from sparsetoken import predict", "sklearn"),
+        ("import sparsetoken.cli", "numpy"),
+    ],
+)
+def test_an_import_loads_no_more_than_it_needs(statement: str, absent: str) -> None:
+    program = f"import sys; {statement}; sys.exit({absent!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def room_of(module: str) -> str:
@@ -149,6 +170,8 @@ def imported_rooms(module: str) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
+            front = "imports the whole package, which hides what is used of it"
+            assert "sparsetoken" not in names, f"{module}: {front}"
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: relative imports hide the direction"
             names += [f"{node.module}.{alias.name}" for alias in node.names]

@@ -7,6 +7,7 @@ takes the names from there. A new one needs an entry here and one in `theory.law
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -96,41 +97,37 @@ class ClassifierSampler(ABC):
         """Return what a readout of `features` does to fresh data with that signal (d,)."""
 
 
-class _Pooled(ClassifierSampler):
-    def reduced(
+class _Linear(ClassifierSampler):
+    """A classifier without a query, known by the readout's coordinates along the signal.
+
+    Parameters
+    ----------
+    name : str
+        Of its feature map.
+    draw : callable
+        draw(task, count, dimension, rng, dtype) gives reduced features, their first columns along
+        the signal, and labels.
+    geometry : callable
+        geometry(coordinates along the signal, norm, bias).
+    every_token : bool
+        Whether each token has features of its own, so that the length is fixed.
+    """
+
+    def __init__(
         self,
-        task: Task,
-        query: Query | None,  # noqa: ARG002
-        count: int,
-        dimension: int,
-        rng: np.random.Generator,
-        dtype: DTypeLike,
-    ) -> tuple[Array, Array]:
-        return reduced_pooled(task, count, dimension, rng, dtype)
-
-    def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:  # noqa: ARG002
-        return PooledGeometry(float(readout.weights[0]), _norm(readout.weights), readout.bias)
-
-    def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:  # noqa: ARG002
-        return features(X, "pooled")
-
-    def plain_geometry(
-        self,
-        readout: Readout,
-        task: Task,  # noqa: ARG002
-        signal: Array,
-        vector: Array | None,  # noqa: ARG002
-        query: Query | None,  # noqa: ARG002
-    ) -> Geometry:
-        w = readout.weights
-        return PooledGeometry(float(w @ signal), _norm(w), readout.bias)
-
-
-class _Vectorised(ClassifierSampler):
-    fixed_length = True
+        name: str,
+        draw: Callable[..., tuple[Array, Array]],
+        geometry: Callable[[Array, float, float], Geometry],
+        every_token: bool,
+    ) -> None:
+        self._name, self._draw, self._geometry = name, draw, geometry
+        self.fixed_length = every_token
 
     def columns(self, task: Task, dimension: int) -> int:
-        return dimension * task.length
+        return dimension * self._tokens(task)
+
+    def _tokens(self, task: Task) -> int:
+        return task.length if self.fixed_length else 1
 
     def reduced(
         self,
@@ -141,14 +138,14 @@ class _Vectorised(ClassifierSampler):
         rng: np.random.Generator,
         dtype: DTypeLike,
     ) -> tuple[Array, Array]:
-        return reduced_vectorised(task, count, dimension, rng, dtype)
+        return self._draw(task, count, dimension, rng, dtype)
 
     def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:  # noqa: ARG002
         w = readout.weights
-        return VectorisedGeometry(w[: task.length].copy(), _norm(w), readout.bias)
+        return self._geometry(w[: self._tokens(task)].copy(), _norm(w), readout.bias)
 
     def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:  # noqa: ARG002
-        return features(X, "vectorised")
+        return features(X, self._name)
 
     def plain_geometry(
         self,
@@ -159,7 +156,11 @@ class _Vectorised(ClassifierSampler):
         query: Query | None,  # noqa: ARG002
     ) -> Geometry:
         w = readout.weights
-        return VectorisedGeometry(w.reshape(-1, len(signal)) @ signal, _norm(w), readout.bias)
+        return self._geometry(w.reshape(-1, len(signal)) @ signal, _norm(w), readout.bias)
+
+
+def _pooled_geometry(on_signal: Array, norm: float, bias: float) -> Geometry:
+    return PooledGeometry(float(on_signal[0]), norm, bias)
 
 
 class _Attention(ClassifierSampler):
@@ -226,8 +227,8 @@ class _Attention(ClassifierSampler):
 
 SAMPLERS: dict[str, ClassifierSampler] = {
     "attention": _Attention(),
-    "pooled": _Pooled(),
-    "vectorised": _Vectorised(),
+    "pooled": _Linear("pooled", reduced_pooled, _pooled_geometry, every_token=False),
+    "vectorised": _Linear("vectorised", reduced_vectorised, VectorisedGeometry, every_token=True),
 }
 
 
