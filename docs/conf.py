@@ -22,7 +22,9 @@ suppress_warnings = ["config.cache"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 
-autodoc_typehints = "none"  # docstrings say what is accepted, with shapes
+autodoc_typehints = "signature"  # docstrings add what is accepted, with shapes
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
 napoleon_google_docstring = False
 napoleon_use_ivar = True  # attributes in docstrings do not repeat the documented properties
 

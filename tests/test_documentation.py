@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import sparsetoken
 from sparsetoken import Query, Task, Training
 
 ROOT = Path(__file__).parents[1]
@@ -89,3 +90,12 @@ def test_sections_of_the_theory_that_the_code_cites_exist() -> None:
     cited = set(re.findall(r"docs/theory\.md,\s+section\s+(\d+(?:\.\d)?)", sources))
     assert {"2", "5", "5.1", "7"} <= cited
     assert cited <= set(headings)
+
+
+def test_the_reference_names_everything_public() -> None:
+    listed = set(
+        re.findall(
+            r"^\.\. auto\w+:: sparsetoken\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE
+        )
+    )
+    assert listed == set(sparsetoken.__all__)
