@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -147,7 +148,7 @@ def command(
     *arguments: str, shell: str = "", **environment: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the command as a process of its own, with redirections of the shell."""
-    words = " ".join([sys.executable, "-m", "sparsetoken", *arguments])
+    words = shlex.join([sys.executable, "-m", "sparsetoken", *arguments])
     return subprocess.run(
         f"{words} {shell}",
         shell=True,

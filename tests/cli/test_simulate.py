@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +9,7 @@ from click.testing import CliRunner
 from sparsetoken import Task, Training, run_trial, simulate
 from sparsetoken.cli import main
 from sparsetoken.simulation import trials as trials_module
+from sparsetoken.uncertainty import z_scores
 
 SMALL = ["simulate", "--dimension", "30", "--trials", "4", "--query-step", "20"]
 
@@ -34,9 +34,9 @@ def test_json_holds_the_trials_and_their_z_scores():
     assert [t["test_error"] for t in record["trials"]] == [t.test_error for t in same.trials]
     assert record["interrupted"] is False
     row, bar = record["result"], record["theory_uncertainty"]["test_error"]
-    error = math.hypot(row["test_error_uncertainty"], bar / 3)
     difference = row["test_error"] - record["theory"]["test_error"]
-    assert record["z"]["test_error"] == pytest.approx(difference / error)
+    expected = z_scores(difference, row["test_error_uncertainty"], freedom=3, bar=bar)
+    assert record["z"]["test_error"] == pytest.approx(float(expected))
     assert record["settings"]["at"]["length"] == 20
 
 

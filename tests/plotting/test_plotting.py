@@ -64,8 +64,10 @@ def test_classifiers_differ_in_colour_and_in_marker() -> None:
     looks = [LOOKS[name] for name in ("attention", "pooled", "vectorised", "bayes", "sigmoid")]
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 5
     assert all(look.colour in COLOURS.values() for look in LOOKS.values())
-    with pytest.raises(ParameterError, match="look"):
-        look_of("transformer")
+    outside = look_of("from_outside")
+    assert outside == look_of("from_outside")
+    assert outside.label == "from outside"
+    assert outside.colour in COLOURS.values()
 
 
 def test_files_are_the_same_in_every_run(tmp_path: Path) -> None:

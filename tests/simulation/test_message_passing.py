@@ -100,9 +100,9 @@ def test_the_alignment_serves_as_a_query_of_simulate() -> None:
     task, training = Task(10, 1, 5.0), Training(2.0, 2.0, ridge=0.01, query_step=20.0)
     learnt = simulate_message_passing(task, 2.0, dimension=200, trials=2)
     query = Query(learnt.alignment, 2.0)
-    better = simulate(task, training, 200, trials=4, query=query).mean("test_error")
+    better = simulate(task, training, dimension=200, trials=4, query=query).mean("test_error")
     assert better is not None
-    usual = simulate(task, training, 200, trials=4).mean("test_error")
+    usual = simulate(task, training, dimension=200, trials=4).mean("test_error")
     assert usual is not None
     assert better < usual
 

@@ -25,7 +25,7 @@ def test_two_known_paths() -> None:
 
 def test_many_samples_give_the_two_steps_of_align() -> None:
     # A sample's own weight in the readout vanishes with many samples: then the batches may differ.
-    task, many = Task(8, 2, 3.0, 0.3), 1e7
+    task, many = Task(8, 2, 3.0, 0.3), 1e6
     training = Training(many, 1.0, readout_step=0.7, bias_step=0.4, query_step=3.0)
     expected = align(task, training)
     steps = [Step(many, 0.7, 0.4, 0.0), Step(many, 0.0, 0.0, 3.0)]

@@ -245,13 +245,13 @@ def test_ranking_costs_little_beside_the_prediction():
 
 
 def test_bars_include_what_merging_changes(monkeypatch):
-    found = predict(TASK, TRAINING, query=QUERY, tolerance=1.0).ranking
+    found = predict(TASK, TRAINING, query=QUERY, tolerance=1e-4).ranking
     exact = exact_auc(first_replicate(found.law))
     monkeypatch.setattr(module, "_FINE_BINS", (0.6, 0.12))
     monkeypatch.setattr(module, "_ROUGH_BINS", (3.2, 1.0))
     one = first_replicate(found.law)
     rough = Ranking(one, one)  # a single replicate has no spread of its own
-    assert abs(rough.auc - exact) > 1e-5  # the bins are too wide to be exact
+    assert abs(rough.auc - exact) > 2e-6  # the bins are too wide to be exact
     assert abs(rough.auc - exact) < rough.uncertainty["auc"]
 
 

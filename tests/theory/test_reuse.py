@@ -214,7 +214,8 @@ def test_the_query_is_that_of_align_and_shifts_work() -> None:
 def test_a_curve_over_the_sample_ratio_moves_both() -> None:
     found = curve(TASK, TRAINING, over="alpha1", values=[1.0, 4.0], tolerance=1e-3)
     alone = predict(TASK, TRAINING.replace(alpha0=4.0, alpha1=4.0), tolerance=1e-3)
-    assert found[1].test_error == pytest.approx(alone.test_error, abs=1e-5)
+    bar = alone.uncertainty.test_error  # a point may be solved from another start
+    assert found[1].test_error == pytest.approx(alone.test_error, abs=bar)
     assert found[0].test_error > found[1].test_error
 
 

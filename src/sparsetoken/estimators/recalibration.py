@@ -48,10 +48,12 @@ def recalibrated_to_rate(decisions: Callable[[float], Array], rate: float) -> tu
     """Return the factor and bias from unlabelled sequences with a known rate of positives.
 
     The bias makes that share of the decisions positive. The factor is the one at which the two
-    sides are farthest apart for their spread: (m₊ - m₋)²/(π v₊ + (1 - π) v₋).
+    sides are farthest apart for their spread: (m₊ - m₋)²/(π v₊ + (1 - π) v₋). Softer attention is
+    not tried: its decisions are sums of many tokens, and the two halves of a normal law look far
+    apart (a contrast of 7) without telling the classes apart.
     """
     best = (-np.inf, 1.0, 0.0)
-    for factor in FACTORS:
+    for factor in (factor for factor in FACTORS if factor >= 1):
         values = np.sort(decisions(factor))
         cut = min(max(round((1 - rate) * len(values)), 1), len(values) - 1)
         low, high = values[:cut], values[cut:]

@@ -99,7 +99,7 @@ class Diagnosis(Record):
         }
         for row in self.comparison.table:
             flat[f"error_{row['classifier']}"] = row["error"]
-            flat[f"error_{row['classifier']}_uncertainty"] = row["standard_error"]
+            flat[f"error_{row['classifier']}_uncertainty"] = row["error_uncertainty"]
         flat |= {f"limit_{name}": value for name, value in self.limits.items()}
         return flat | {"verdict": self.verdict, "findings": [str(one) for one in self.findings]}
 

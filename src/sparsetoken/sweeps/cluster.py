@@ -55,7 +55,7 @@ def dask_backend(address: str) -> Iterator[Backend]:
         executor.look()
         executor.refuse_if_all_differ()
         try:
-            yield Backend(executor, executor.window, (KilledWorker, WorkersGone), executor.note)
+            yield Backend(executor, executor.window, (KilledWorker,), (WorkersGone,), executor.note)
         finally:
             executor.shutdown(wait=False)
 

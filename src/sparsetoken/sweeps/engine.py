@@ -41,7 +41,9 @@ class Backend:
     window : callable
         Returns how many calls may be in flight.
     death : tuple of exception types
-        What a future raises if the process that ran the call died, or one that might have run it.
+        What a future raises if the process that ran the call died.
+    gone : tuple of exception types
+        What a future raises if its processes went before they ran the call: never its own fault.
     note : callable
         Returns what a person should know of the workers now, for instance that there are none.
     """
@@ -49,6 +51,7 @@ class Backend:
     executor: Executor
     window: Callable[[], int]
     death: tuple[type[BaseException], ...] = ()
+    gone: tuple[type[BaseException], ...] = ()
     note: Callable[[], str] = lambda: ""
 
 
@@ -139,6 +142,9 @@ class Engine:
             raise SweepError(
                 f"lost the workers: {reason}. What has finished is stored; run again to go on"
             ) from error
+        except self.backend.gone:
+            self._suspects.append(call)
+            return
         except self.backend.death as error:
             if not self._alone:
                 self._suspects.append(call)
