@@ -51,7 +51,6 @@ from sparsetoken.simulation.streams import stream
 from sparsetoken.theory.prediction import METRICS, RANKING
 
 TRIALS = {250: 40, 500: 20, 1000: 8, 2000: 4}
-COMPARED = ("test_error", "train_loss", "train_error", "alignment", "readout_cosine", "margin")
 LOSSES = ("logistic", "square", "hinge", "squared_hinge")
 LARGEST_CAPACITY = 3.5
 LARGEST_WIDTH = 2000
