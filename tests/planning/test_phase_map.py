@@ -1,5 +1,6 @@
 """Phase maps: every cell is a prediction, and the lines lie where errors cross."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,43 @@ def test_any_two_settings_workers_and_capacity() -> None:
     titles = [axes.get_title() for axes in figure.axes]
     assert "who wins; dashed: capacity" in titles
     assert "capacity_ratio" in one.to_rows()[0]
+
+
+def test_an_interrupted_map_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    options: dict[str, Any] = {"x": ("strength", STRENGTHS), "classifiers": ("attention",)}
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        phase_map(
+            TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, progress=interrupt, **options
+        )
+    calls: list[tuple[int, int]] = []
+    went_on = phase_map(
+        TASK,
+        TRAINING,
+        y=("alpha", RATIOS),
+        checkpoint=path,
+        progress=lambda *counts: calls.append(counts),
+        **options,
+    )
+    assert calls == [(2, 2)]
+    whole = phase_map(TASK, TRAINING, y=("alpha", RATIOS), **options)
+    assert np.array_equal(went_on.errors["attention"], whole.errors["attention"])
+    with pytest.raises(ParameterError, match="a file of this map"):
+        phase_map(
+            TASK.replace(length=11), TRAINING, y=("alpha", RATIOS), checkpoint=path, **options
+        )
+    path.write_text(path.read_text()[:-30])
+    with pytest.raises(ParameterError, match="undamaged"):
+        phase_map(TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, **options)
+    path.write_text("my own notes")
+    with pytest.raises(ParameterError, match="not what this command writes"):
+        phase_map(TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, **options)
+    assert path.read_text() == "my own notes"
 
 
 def test_lines_lie_where_errors_cross() -> None:

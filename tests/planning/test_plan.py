@@ -20,7 +20,7 @@ from sparsetoken import (
 )
 from sparsetoken.planning.best_training import Candidate, TrainingSearch, enlarged, total_samples
 from sparsetoken.planning.plan_check import _assured, _disagreement
-from sparsetoken.planning.sensitivity import anti_alignments, sensitivities
+from sparsetoken.planning.sensitivity import _least_multiple, anti_alignments, sensitivities
 from sparsetoken.task import Training
 
 TASK = Task(10, 1, 5.0)
@@ -152,12 +152,25 @@ def test_rare_positives_warn_of_anti_alignment_with_the_cure() -> None:
 
 def test_sensitivity_is_what_prediction_says_and_sorted() -> None:
     training = Training(alpha0=2, alpha1=2, query_step=40)
-    found = sensitivities(TASK, training, "error")
+    found = sensitivities(TASK, training, "error", target=0.1, dimension=100)
     assert [one.effect for one in found] == sorted((one.effect for one in found), reverse=True)
     strength = next(one for one in found if one.setting == "strength")
     weaker = predict(TASK.replace(strength=4.0), training, tolerance=1e-3)
     assert strength.value_low == weaker.test_error
     assert strength.value_low > strength.value_high
+    assert strength.samples_low is not None
+    assert strength.samples_high is not None
+    assert strength.samples_high < 400 < strength.samples_low
+    multiple = strength.samples_low / 400
+    more = training.replace(alpha0=2 * multiple, alpha1=2 * multiple)
+    assert predict(TASK.replace(strength=4.0), more).test_error == pytest.approx(0.1, rel=0.05)
+    assert f"(target: {strength.samples_low:,} samples)" in str(strength)
+
+
+def test_samples_that_a_changed_task_takes_may_be_out_of_reach() -> None:
+    assert _least_multiple(lambda multiple: 1 / multiple - 0.2) == pytest.approx(5, rel=0.03)
+    assert _least_multiple(lambda multiple: 0.2 / multiple - 1) == pytest.approx(0.2, rel=0.03)
+    assert _least_multiple(lambda _: 1.0) is None
 
 
 def test_a_target_below_the_limit_cannot_be_reached() -> None:

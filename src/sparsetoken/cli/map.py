@@ -20,6 +20,7 @@ from sparsetoken.cli.output import (
     print_json,
     tell_written,
 )
+from sparsetoken.files import replacing
 from sparsetoken.validation import ParameterError
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ _WHOLE = ("length", "informative")
 @click.option("--log-y/--linear-y", default=True, show_default=True, help="The same upwards.")
 @click.option("--capacity", "with_capacity", is_flag=True, help="Find the capacity, too.")
 @click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    help="Keep every finished row in this file, and go on from it after an interruption.",
+)
 @json_option
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write a row a cell.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")
@@ -116,6 +122,7 @@ def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, A
             **axes,
             with_capacity=options["with_capacity"],
             workers=options["workers"],
+            checkpoint=options["checkpoint"],
             progress=lambda done, total: progress.update(bar, completed=done, total=total),
         )
 
@@ -128,7 +135,7 @@ def _write_csv(path: Path, found: "PhaseMap") -> None:
     import csv
 
     rows = found.to_rows()
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

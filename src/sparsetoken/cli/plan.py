@@ -13,6 +13,7 @@ from sparsetoken.cli.output import (
     print_json,
     tell_written,
 )
+from sparsetoken.files import write_text
 
 if TYPE_CHECKING:
     from sparsetoken.planning.plan import Plan
@@ -63,7 +64,7 @@ def plan(as_json: bool, plot: Path | None, save: Path | None, workers: int, **op
     asked = {name: options[name] for name in names}
     found = _planned(task, {**asked, "workers": workers})
     if save is not None and found.training is not None:
-        save.write_text(found.study(), encoding="utf-8")
+        write_text(save, found.study())
         tell_written(save)
     if plot is not None and found.training is not None:
         from sparsetoken.plotting import save_figure

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sparsetoken import validation
+from sparsetoken import __version__, validation
 from sparsetoken.arrays import Array
+from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.phase_figure import draw_phase_map
 from sparsetoken.records import to_frame
 from sparsetoken.task import Task, Training, vary
@@ -117,6 +119,7 @@ def phase_map(
     with_capacity: bool = False,
     tolerance: float = TOLERANCE,
     workers: int = 1,
+    checkpoint: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PhaseMap:
     """Predict the error of each classifier over a grid of two settings.
@@ -136,8 +139,27 @@ def phase_map(
         Wanted numerical error.
     workers : int
         Processes, each doing a row of the map at a time.
+    checkpoint : path, optional
+        A file that keeps every finished row. The same call goes on from it after an interruption; a
+        file of another map is refused.
     progress : callable, optional
         Called as progress(finished, total) after each row of each classifier.
+
+    Returns
+    -------
+    PhaseMap
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, phase_map
+    >>> found = phase_map(
+    ...     Task(10, 1, 4.0),
+    ...     Training(alpha0=1.0, alpha1=3.0, query_step=60, ridge=0.1),
+    ...     x=("strength", [3.0, 6.0]),
+    ...     y=("alpha", [1.0, 8.0]),
+    ... )
+    >>> found.winners.tolist()
+    [['pooled', 'attention'], ['attention', 'attention']]
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
@@ -151,12 +173,13 @@ def phase_map(
     work = partial(_row, task, training, axes[0], axes[1][0], tolerance)
     kinds = [*names, *(["capacity"] if with_capacity else [])]
     jobs = [(kind, float(value)) for kind in kinds for value in axes[1][1]]
-    rows: dict[tuple[str, float], list[float]] = {}
-    for job, row in _done(work, jobs, workers):
-        rows[job] = row
+    kept = Checkpoint(checkpoint, _identity(task, training, axes, tolerance))
+    missing = [job for job in jobs if job not in kept.rows]
+    for done, (job, row) in enumerate(_done(work, missing, workers), len(jobs) - len(missing) + 1):
+        kept.keep(job, row)
         if progress is not None:
-            progress(len(rows), len(jobs))
-    tables = {kind: np.array([rows[kind, float(v)] for v in axes[1][1]]) for kind in kinds}
+            progress(done, len(jobs))
+    tables = {kind: np.array([kept.rows[kind, float(v)] for v in axes[1][1]]) for kind in kinds}
     capacities = tables.pop("capacity", None)
     stacked = np.array([tables[name] for name in names])
     best = np.argmin(np.where(np.isnan(stacked), np.inf, stacked), axis=0)
@@ -172,6 +195,22 @@ def phase_map(
         capacities=capacities,
         unsolved=int(np.isnan(stacked).sum()),
     )
+
+
+def _identity(
+    task: Task, training: Training, axes: list[tuple[str, Array]], tolerance: float
+) -> dict[str, Any]:
+    """Return what a row depends on besides its classifier and its value of y."""
+    (x, values), (y, _) = axes
+    return {
+        "version": __version__,
+        "task": task.to_dict(),
+        "training": training.to_dict(),
+        "x": x,
+        "x_values": values.tolist(),
+        "y": y,
+        "tolerance": tolerance,
+    }
 
 
 def _checked(side: str, axis: Any, task: Task, training: Training) -> tuple[str, Array]:

@@ -256,7 +256,9 @@ def _drafted(search: "_Search", searched: "_Searched", target: float | None) -> 
         auc=prediction.auc,
         uncertainty={"test_error": prediction.uncertainty.test_error},
         widths=searched.widths,
-        sensitivity=tuple(sensitivities(task, training, search.metric)),
+        sensitivity=tuple(
+            sensitivities(task, training, search.metric, target=target, dimension=dimension)
+        ),
     )
 
 

@@ -1,10 +1,12 @@
 """What happens to a plan if a setting is not as planned."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from sparsetoken.planning.best_training import METRICS, TOLERANCE
+import numpy as np
+from scipy.optimize import brentq
+
+from sparsetoken.planning.best_training import METRICS, TOLERANCE, enlarged, total_samples
 from sparsetoken.records import Record
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.alignment import align
@@ -22,6 +24,11 @@ _FACTORS = {
     "readout_step": (0.5, 2.0),
     "bias_step": (0.5, 2.0),
 }
+# What nature chose, so that the number of samples is all that can answer it.
+_OF_THE_TASK = ("strength", "positive_rate", "informative")
+# The needed samples are sought up to this multiple of the planned ones, to this share.
+_LARGEST_MULTIPLE = 64.0
+_LOG_ACCURACY = 0.03
 _RISKY = ("strength", "positive_rate", "readout_step", "bias_step")
 
 
@@ -38,6 +45,10 @@ class Sensitivity(Record):
         Test error (or AUC) with them, the training unchanged.
     effect : float
         The larger change from the planned outcome, as a share of it.
+    samples_low, samples_high : int or None
+        Samples that the target then takes with the planned training: for a target, and for settings
+        of the task. None where 64 times the planned samples are not enough, or where nothing was
+        asked.
     """
 
     setting: str
@@ -47,29 +58,78 @@ class Sensitivity(Record):
     value_low: float
     value_high: float
     effect: float
+    samples_low: int | None = None
+    samples_high: int | None = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.setting.replace('_', ' '):14} {self.low:.3g}: {self.value_low:.4f}, "
-            f"{self.high:.3g}: {self.value_high:.4f}"
+        ends = (
+            (self.low, self.value_low, self.samples_low),
+            (self.high, self.value_high, self.samples_high),
         )
+        asked = self.samples_low is not None or self.samples_high is not None
+        shown = [
+            f"{end:.3g}: {value:.4f}{_needed_text(samples) if asked else ''}"
+            for end, value, samples in ends
+        ]
+        return f"{self.setting.replace('_', ' '):14} {', '.join(shown)}"
 
 
-def sensitivities(task: Task, training: Training, metric: str) -> list[Sensitivity]:
+def _needed_text(samples: int | None) -> str:
+    return " (target out of reach)" if samples is None else f" (target: {samples:,} samples)"
+
+
+def sensitivities(
+    task: Task, training: Training, metric: str, *, target: float | None, dimension: int
+) -> list[Sensitivity]:
     """Return what each setting does, the one that matters most first."""
-    name, _ = METRICS[metric]
-
-    def value(settings: tuple[Any, ...]) -> float:
-        return float(getattr(predict(*settings, tolerance=TOLERANCE), name))
-
-    planned = value((task, training))
+    planned = _value(task, training, metric)
     found = []
     for setting, (low, high) in _neighbours(task, training).items():
-        below, above = (value(vary(setting, end, task, training)) for end in (low, high))
+        sides = [vary(setting, end, task, training) for end in (low, high)]
+        below, above = (_value(varied[0], varied[1], metric) for varied in sides)
         effect = max(abs(below - planned), abs(above - planned)) / max(planned, 1e-12)
         centre = {**task.to_dict(), **training.to_dict()}[setting]
-        found.append(Sensitivity(setting, low, centre, high, below, above, effect))
+        samples: list[int | None] = [None, None]
+        if target is not None and setting in _OF_THE_TASK:
+            samples = [
+                _samples_needed(varied[0], varied[1], metric, target, dimension) for varied in sides
+            ]
+        found.append(Sensitivity(setting, low, centre, high, below, above, effect, *samples))
     return sorted(found, key=lambda one: -one.effect)
+
+
+def _value(task: Task, training: Training, metric: str) -> float:
+    return float(getattr(predict(task, training, tolerance=TOLERANCE), METRICS[metric][0]))
+
+
+def _samples_needed(
+    task: Task, training: Training, metric: str, target: float, dimension: int
+) -> int | None:
+    """Return the samples with which a training reaches the target; None if none are enough."""
+    sign = 1 if METRICS[metric][1] else -1
+
+    def excess(multiple: float) -> float:
+        return sign * (_value(task, enlarged(training, multiple), metric) - target)
+
+    multiple = _least_multiple(excess)
+    return None if multiple is None else total_samples(enlarged(training, multiple), dimension)
+
+
+def _least_multiple(excess: Callable[[float], float]) -> float | None:
+    """Return the multiple of the planned samples at which an excess over the target ends.
+
+    None if it has not ended at the largest multiple. The excess is taken to fall with the samples.
+    """
+    first = excess(1.0)
+    factor = 0.25 if first <= 0 else 4.0
+    here, last = 1.0, first
+    while (last <= 0) == (first <= 0):
+        if not 1 / _LARGEST_MULTIPLE < here < _LARGEST_MULTIPLE:
+            return here if first <= 0 else None
+        here *= factor
+        last = excess(here)
+    ends = np.log(here), np.log(here / factor)
+    return float(np.exp(brentq(lambda log: excess(np.exp(log)), *ends, xtol=_LOG_ACCURACY)))
 
 
 def _neighbours(task: Task, training: Training) -> dict[str, tuple[float, float]]:

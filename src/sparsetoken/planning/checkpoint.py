@@ -1,0 +1,75 @@
+"""Finished rows of a map in a file, so that an interrupted map goes on where it was."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsetoken.files import OutputRefused, check_output, write_text
+from sparsetoken.validation import ParameterError
+
+__all__ = ["Checkpoint"]
+
+_KIND = "sparsetoken map"
+
+
+class Checkpoint:
+    """Rows by (kind, value of y), kept in a JSON file that is rewritten whole after each of them.
+
+    Parameters
+    ----------
+    path : path or None
+        None keeps nothing on disk.
+    identity : dict
+        What every row depends on besides its key. A file of another identity is refused, so that
+        rows of two maps are never mixed.
+    """
+
+    def __init__(self, path: str | Path | None, identity: dict[str, Any]) -> None:
+        self._path = None if path is None else Path(path)
+        self._identity = json.loads(json.dumps(identity))
+        self.rows: dict[tuple[str, float], list[float]] = {}
+        if self._path is None:
+            return
+        try:
+            check_output(self._path, _is_checkpoint)
+        except OutputRefused as refusal:
+            raise ParameterError("checkpoint", str(path), f"a file to write: {refusal}") from None
+        if self._path.exists() and self._path.stat().st_size:
+            self.rows = dict(self._read(self._path))
+
+    def _read(self, path: Path) -> Iterator[tuple[tuple[str, float], list[float]]]:
+        accepted = "a file of this map (same settings, values across, tolerance and version)"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            same = found["identity"] == self._identity
+            rows = [
+                (
+                    (str(row["kind"]), float(row["value"])),
+                    [np.nan if value is None else float(value) for value in row["row"]],
+                )
+                for row in found["rows"]
+            ]
+        except (ValueError, KeyError, TypeError):
+            raise ParameterError("checkpoint", str(path), f"{accepted}, undamaged") from None
+        if not same:
+            raise ParameterError("checkpoint", str(path), f"{accepted}, or a new file")
+        yield from rows
+
+    def keep(self, key: tuple[str, float], row: list[float]) -> None:
+        """Add a finished row, on disk before this returns."""
+        self.rows[key] = row
+        if self._path is None:
+            return
+        rows = [
+            {"kind": kind, "value": value, "row": [None if np.isnan(v) else v for v in row]}
+            for (kind, value), row in self.rows.items()
+        ]
+        content = {"what": _KIND, "identity": self._identity, "rows": rows}
+        write_text(self._path, json.dumps(content) + "\n")
+
+
+def _is_checkpoint(content: bytes) -> bool:
+    return content.startswith(b'{"what": "%s"' % _KIND.encode())
