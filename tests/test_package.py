@@ -133,9 +133,9 @@ MAY_IMPORT = {
     "theory": FOUNDATION,
     "simulation": BELOW_LEARNING,
     "estimators": BELOW_LEARNING | {"plotting"},
-    "planning": BELOW_LEARNING | {"theory", "simulation", "estimators", "plotting"},
+    "planning": BELOW_LEARNING | {"theory", "simulation", "estimators", "plotting", "files"},
 }
-MAY_IMPORT["sweeps"] = MAY_IMPORT["planning"] | {"extensions", "files"}
+MAY_IMPORT["sweeps"] = MAY_IMPORT["planning"] | {"extensions"}
 MAY_IMPORT["reproduce"] = MAY_IMPORT["sweeps"] | {"sweeps"}
 LEAVES = {"cli", "explorer", "__main__"}
 
