@@ -12,6 +12,7 @@ from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
+from sparsetoken.numerics.memory import bounded_cache
 from sparsetoken.numerics.sobol import sobol_points
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import QueryStep
@@ -23,6 +24,9 @@ __all__ = ["reused_law"]
 
 # Sums over the tokens that are not drawn one by one: Σ u^degree exp(power κu), as (power, degree).
 _TERMS = ((1, 0), (1, 1), (2, 0), (0, 1))
+
+# Points of two accuracies, for sequences of two lengths.
+_KEPT_BYTES = 2**26
 
 # Numbers of a point beside its tokens: the means along the first readout and along the scores, and
 # the noise in the two directions across the scores.
@@ -114,7 +118,7 @@ def _features(
     length, places = task.length, task.informative if label > 0 else 0
     share = places / length
     signal, norm = frame.readout[0], float(np.linalg.norm(frame.readout))
-    beside, tokens = _draw(task, label, log2_points, seed)
+    beside, tokens = _draw(places, length, log2_points, seed)
     mean = beside[:, 0] / np.sqrt(length)
 
     # Stage 2: the slope of the loss, and with it how a token's score depends on its noise along the
@@ -199,11 +203,15 @@ class _Tokens:
     normals: Array
 
 
+@bounded_cache(_KEPT_BYTES)
 def _draw(
-    task: Task, label: int, log2_points: int, seed: tuple[int, int, int]
-) -> tuple[Array, list[_Tokens]]:
-    """Draw the numbers beside the tokens (n, 4), all standard normal, and the tokens by group."""
-    counts = [task.informative, task.length - task.informative] if label > 0 else [0, task.length]
+    places: int, length: int, log2_points: int, seed: tuple[int, int, int]
+) -> tuple[Array, tuple[_Tokens, ...]]:
+    """Draw the numbers beside the tokens (n, 4), all standard normal, and the tokens by group.
+
+    The same for all settings of one length, and so kept for the next ones.
+    """
+    counts = [places, length - places]
     kept = [min(count, EXPLICIT) for count in counts]
     rests = [count - few for count, few in zip(counts, kept, strict=True)]
     sizes = [few + (len(_TERMS) if rest else 0) for few, rest in zip(kept, rests, strict=True)]
@@ -216,11 +224,11 @@ def _draw(
         powers = np.log(part[:, :few]) / (count - np.arange(few))
         values = ndtri_exp(np.cumsum(powers, axis=1))
         groups.append(_Tokens(values, rest, ndtri(part[:, few:])))
-    return ndtri(beside), groups
+    return ndtri(beside), tuple(groups)
 
 
 def _softmax_sums(
-    groups: list[_Tokens], sharpness: Array, shift: Array
+    groups: tuple[_Tokens, ...], sharpness: Array, shift: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Return A, ⟨u, p⟩ and ‖p‖ for p = softmax(κu + shift on the first group), and Σ u."""
     shifts = (shift, np.zeros_like(shift))
