@@ -9,8 +9,10 @@ import click
 
 from sparsetoken import __version__
 from sparsetoken.cli.descend import descend
+from sparsetoken.cli.diagnose import diagnose
 from sparsetoken.cli.explore import explore
 from sparsetoken.cli.floor import floor
+from sparsetoken.cli.forecast import forecast
 from sparsetoken.cli.map import phase_map
 from sparsetoken.cli.plan import plan
 from sparsetoken.cli.reproduce import reproduce
@@ -58,7 +60,7 @@ def main() -> None:
 _COMMANDS = (
     *(predict, align, capacity, oracle, floor, descend, shift),
     *(simulate, sweep, reproduce, explore),
-    *(plan, phase_map),
+    *(plan, phase_map, forecast, diagnose),
 )
 for command in _COMMANDS:
     main.add_command(command)

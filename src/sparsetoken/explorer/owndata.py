@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsetoken.estimators.archive import read_labelled
 from sparsetoken.validation import ParameterError
 
 __all__ = ["MOST_BYTES", "examine", "read_arrays"]
@@ -24,16 +25,10 @@ def read_arrays(content: bytes) -> tuple[Any, Any]:
             unpacked = sum(item.file_size for item in archive.infolist())
             if unpacked > 4 * MOST_BYTES:
                 raise ParameterError("file", f"{unpacked} bytes unpacked", f"{4 * MOST_BYTES}")
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            missing = [name for name in ("X", "y") if name not in arrays]
-            if missing:
-                raise ParameterError("file", sorted(arrays.files), "arrays named X and y")
-            X, y = arrays["X"], arrays["y"]
-    except ParameterError:
-        raise
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+    except (OSError, zipfile.BadZipFile) as error:
         raise ParameterError("file", str(error), "an .npz file of plain arrays") from None
-    if X.ndim != 3 or X.dtype.kind not in "biuf" or len(X) < 10 or y.shape != (len(X),):
+    X, y = read_labelled(io.BytesIO(content))
+    if X.ndim != 3 or len(X) < 10:
         shapes = f"X {X.shape} {X.dtype}, y {y.shape}"
         raise ParameterError("file", shapes, "X (n >= 10, tokens, dimension) of numbers, y (n,)")
     if X.size > _MOST_ENTRIES:

@@ -1,0 +1,71 @@
+"""What the commands on a person's own data share: the file, the progress, the answer."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from sparsetoken.cli.options import json_option
+from sparsetoken.cli.output import check_picture, force_option, print_json, tell_written
+
+__all__ = ["answer_from_data", "data_options"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def data_options(function: Function) -> Function:
+    """Add the file with the data, and how the answer is shown."""
+    for decorate in reversed(
+        (
+            click.argument("data", type=click.Path(path_type=Path, dir_okay=False)),
+            click.option("--seed", type=int, default=0, show_default=True, help="Seed of draws."),
+            json_option,
+            click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, ...)."),
+            force_option,
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def answer_from_data(
+    ask: Callable[..., Any], what: str, shown: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    """Ask about the data under a progress bar, then draw and print the answer.
+
+    Parameters
+    ----------
+    ask : called with X, y, the settings `asked` and `progress`
+    what : what the progress bar says
+    shown : the options of `data_options`
+    """
+    data, plot = shown["data"], shown["plot"]
+    if plot is not None:
+        check_picture("plot", plot, inputs=[data], force=shown["force"])
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sparsetoken.estimators.archive import read_labelled
+
+    X, y = read_labelled(data)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(what, total=None)
+        found = ask(
+            X,
+            y,
+            progress=lambda done, total: progress.update(bar, completed=done, total=total),
+            **asked,
+        )
+    if plot is not None:
+        from sparsetoken.plotting import save_figure
+
+        drawn = found.plot()
+        figure = getattr(drawn, "figure", None) or drawn
+        save_figure(figure, plot.with_suffix(""), [plot.suffix.lstrip(".")])
+        tell_written(plot)
+    if shown["as_json"]:
+        print_json({"data": str(data), **asked}, found.to_dict())
+    else:
+        click.echo(str(found))

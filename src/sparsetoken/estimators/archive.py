@@ -1,0 +1,45 @@
+"""Labelled sequences in one .npz file of plain arrays: X, y and perhaps mask. Never with pickle."""
+
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from sparsetoken.estimators.sequences import mask_tokens
+from sparsetoken.validation import ParameterError
+
+__all__ = ["read_labelled"]
+
+
+def read_labelled(source: str | Path | IO[bytes]) -> tuple[Any, Any]:
+    """Return X and y of an .npz file; with a `mask` (n, L), X as a masked array.
+
+    Parameters
+    ----------
+    source : path or open file
+        Arrays named X, of numbers, (n, L, d) or (n, d), and y (n,), of numbers or texts.
+    """
+    try:
+        found = _arrays(source)
+    except FileNotFoundError:
+        raise
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        if isinstance(error, ParameterError):
+            raise
+        raise ParameterError("file", str(error), "an .npz file of plain arrays") from None
+    X, y = found["X"], found["y"]
+    if X.ndim not in (2, 3) or X.dtype.kind not in "biuf" or y.shape != (len(X),):
+        shapes = f"X {X.shape} {X.dtype}, y {y.shape}"
+        raise ParameterError("file", shapes, "X (n, tokens, dimension) of numbers, y (n,)")
+    return (X, y) if "mask" not in found else (mask_tokens(X, found["mask"]), y)
+
+
+def _arrays(source: str | Path | IO[bytes]) -> dict[str, Any]:
+    loaded = np.load(source, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        raise ParameterError("file", "a single array", "an .npz file with arrays X and y")
+    with loaded:
+        if not {"X", "y"} <= set(loaded.files):
+            raise ParameterError("file", sorted(loaded.files), "arrays named X and y")
+        return {name: loaded[name] for name in ("X", "y", "mask") if name in loaded.files}
