@@ -116,16 +116,20 @@ class GatedNetwork:
 
 
 class TorchmilNetwork(GatedNetwork):
-    """ABMIL as the package torchmil has it, gated, with a 64-unit embedding; two classes only."""
+    """ABMIL as the package torchmil has it, gated, with a 64-unit embedding.
+
+    Its last layer has one output; for several classes it is replaced by one with an output each.
+    """
 
     def _network(self, dimension: int, outputs: int) -> Any:
         from torch import nn
         from torchmil.models import ABMIL
 
-        if outputs > 1:
-            raise ValueError("torchmil's ABMIL has one output")
         embed = nn.Sequential(nn.Linear(dimension, UNITS), nn.ReLU())
-        return ABMIL(in_shape=(dimension,), att_dim=UNITS, gated=True, feat_ext=embed)
+        network = ABMIL(in_shape=(dimension,), att_dim=UNITS, gated=True, feat_ext=embed)
+        if outputs > 1:
+            network.classifier = nn.Linear(UNITS, outputs)
+        return network
 
     def _decisions(self, bags: Any, mask: Any) -> Any:
-        return self.network(bags, mask).reshape(-1, 1)
+        return self.network(bags, mask).reshape(len(bags), -1)

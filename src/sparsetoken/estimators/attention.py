@@ -15,6 +15,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.estimators.base import Check, Model, SequenceClassifier, automatic
 from sparsetoken.estimators.choice import Candidate, Wishes, choose
 from sparsetoken.estimators.export import write_export
+from sparsetoken.estimators.extremes import extreme_evidence, extreme_shares
 from sparsetoken.estimators.heads import (
     FittedHeads,
     HeadSettings,
@@ -77,17 +78,22 @@ class _AttentionModel:
         )
 
     def features(self, block: Block) -> Array:
-        """Return Xᵀ p of every problem and head in standardised coordinates: (k, problems H d)."""
+        """Return Xᵀ p of every problem and head in standardised coordinates: (k, problems H d).
+
+        Maxima and minima of the coordinates, if they are read, stand behind.
+        """
         queries = np.vstack([problem.heads.queries for problem in self.problems])
-        return block_features(block, queries, self.scaler, self.pooling)
+        extremes = self.plan.family == "extremes"
+        return block_features(block, queries, self.scaler, self.pooling, extremes=extremes)
 
     def token_scores(self, block: Block, problem: int) -> Array:
         """Return how much a token attracts attention by itself, (N,), in units of the spread.
 
-        That is the largest score ⟨x, q_h⟩ over heads; without a query, the evidence ⟨x, w⟩.
+        That is the largest score ⟨x, q_h⟩ over heads; without a query, the evidence ⟨x, w⟩ that it
+        would be alone.
         """
         heads = self.problems[problem].heads
-        vectors = heads.queries if np.any(heads.queries) else heads.weights
+        vectors = heads.queries if np.any(heads.queries) else heads.alone(self.scaler)
         norms = np.linalg.norm(vectors, axis=1)
         vectors = vectors[norms > 0] / norms[norms > 0, None]
         if not len(vectors):
@@ -112,10 +118,19 @@ class _AttentionModel:
             others = np.maximum(others, np.finfo(weights.dtype).eps)
             alone = np.repeat(block.lengths == 1, block.lengths)
             parts = np.where(alone, values, weights * (values - pooled) / others)
-        return np.asarray(parts.sum(axis=0))
+        evidence = parts.sum(axis=0)
+        if heads.extremes is not None:
+            evidence += extreme_evidence(
+                block, self.scaler.location, heads.extremes / self.scaler.scale
+            )
+        return np.asarray(evidence)
 
     def attend(self, block: Block, problem: int) -> Array:
-        """Return one weight a token, (N,), each sequence's of sum 1: the mean over heads."""
+        """Return one weight a token, (N,), each sequence's of sum 1: the mean over heads.
+
+        With extremes, it is the share of how far each token pulls the readout away from the mean,
+        beside the readout of the mean itself, ‖·‖₁ over coordinates.
+        """
         heads = self.problems[problem].heads
         scores = self.scaler.scores(heads.queries, block.tokens)
         weights = np.abs(self.pooling.weights(scores, block))  # signed for tanh and linear
@@ -123,7 +138,13 @@ class _AttentionModel:
         if np.any(totals == 0):  # tanh and linear of nothing but zero scores: no preference
             weights[:, np.repeat(np.any(totals == 0, axis=0), block.lengths)] = 1
             totals = segment_sums(weights, block)
-        return np.asarray((weights / np.repeat(totals, block.lengths, axis=1)).mean(axis=0))
+        shares = (weights / np.repeat(totals, block.lengths, axis=1)).mean(axis=0)
+        if heads.extremes is not None:
+            # A silent readout has no preference.
+            mean = np.abs(heads.weights).sum() + np.finfo(float).tiny
+            shares = mean * shares + extreme_shares(block, heads.extremes / self.scaler.scale)
+            shares /= np.repeat(segment_sums(shares, block), block.lengths)
+        return np.asarray(shares, dtype=block.tokens.dtype)
 
 
 class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
@@ -157,7 +178,10 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             return Wishes(("pooled",), 0.0, self.ridge)
         if self.refine in (False, "auto"):
             if self.sharpness == "auto":
-                families = ("pooled", "two-step") if self._pooling().holds_mean else ("two-step",)
+                pooling = self._pooling()
+                families = ("pooled",) if pooling.holds_mean else ()
+                families += ("extremes",) if pooling.holds_extremes else ()
+                families += ("two-step",)
             else:
                 families = ("pooled",) if self.sharpness == 0 else ("two-step",)
         if self.refine in (True, "auto") and smooth:
@@ -356,7 +380,8 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         """Return the classifier as plain arrays, in the tokens' own units; write them if asked.
 
         With scores s = X @ queries[c, h] + query_offsets[c, h] and v likewise from the weights, the
-        decision of problem c is Σ_h softmax(s)·v + bias[c].
+        decision of problem c is Σ_h softmax(s)·v + bias[c]. If maxima and minima are read (`family_`
+        is "extremes"), max(X) @ max_weights[c] + min(X) @ min_weights[c] is added.
 
         Parameters
         ----------
@@ -375,6 +400,10 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             offsets = -(plain @ scaler.location).reshape(vectors.shape[:2])
             arrays["query_offsets" if name == "queries" else "weight_offsets"] = offsets
         arrays |= {"bias": self.intercept_, "classes": self.classes_}
+        if self.extremes_ is not None:
+            plain = self.extremes_ / scaler.scale
+            arrays |= {"max_weights": plain[:, 0], "min_weights": plain[:, 1]}
+            arrays["bias"] = self.intercept_ - plain.sum(axis=1) @ scaler.location
         if path is not None:
             write_export(arrays, path)
         return arrays
@@ -448,7 +477,9 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         problems = tuple(
             replace(
                 problem,
-                heads=Heads(factor * problem.heads.queries, problem.heads.weights, float(bias)),
+                heads=replace(
+                    problem.heads, queries=factor * problem.heads.queries, bias=float(bias)
+                ),
             )
             for problem, factor, bias in zip(model.problems, factors, biases, strict=True)
         )
@@ -501,7 +532,7 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
     @property
     def family_(self) -> str:
-        """Which kind of model was fitted: "pooled", "two-step", "tied" or "free"."""
+        """Which kind was fitted: "pooled", "extremes", "two-step", "tied" or "free"."""
         check_is_fitted(self)
         return str(self.model_.plan.family)
 
@@ -539,6 +570,14 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         return np.array([problem.heads.weights for problem in self.model_.problems])
 
     @property
+    def extremes_(self) -> Array | None:
+        """Readouts of maxima and minima in standardised coordinates, (problems, 2, d), or None."""
+        check_is_fitted(self)
+        if self.family_ != "extremes":
+            return None
+        return np.array([problem.heads.extremes for problem in self.model_.problems])
+
+    @property
     def intercept_(self) -> Array:
         """Biases, of shape (problems,)."""
         check_is_fitted(self)
@@ -570,8 +609,8 @@ class AttentionClassifier(_Attending):
         Queries, found one after another, each on what the ones before it left unexplained.
     refine : True, False or "auto", default "auto"
         Whether to optimise queries, readout and bias jointly by L-BFGS. "auto" does so if that
-        lowers the loss on held-out samples by more than a standard error; without refinement the
-        model is mean pooling or the two-step query.
+        lowers the loss on held-out samples by more than half a standard error; without refinement
+        the model is mean pooling, mean, maxima and minima of the coordinates, or the two-step query.
     tied : True, False or "auto", default "auto"
         Refinement with q = κ w (attention goes to the evidence itself: half the parameters) or with
         a query of its own (for tokens that are marked by something else than what they say). "auto"
@@ -613,6 +652,8 @@ class AttentionClassifier(_Attending):
         Biases, spreads of the fitted scores within a sequence, and whether q = κ w.
     mean_, scale_ : arrays of shape (d,)
         Location and scale of the tokens.
+    extremes_ : array of shape (problems, 2, d), or None
+        Readouts of the coordinates' maxima and minima, if these were chosen.
     family_, ridge_, candidates_
         What was chosen, and what it was compared with.
     n_iter_ : int

@@ -1,7 +1,7 @@
 """Which model to fit: families, sharpness and ridge compared on held-out samples.
 
-The simplest family whose held-out loss is within one standard error of the best is chosen, so that
-refinement has to earn its keep, and the result is not worse than mean pooling beyond noise.
+The simplest family whose held-out loss is within half a standard error of the best is chosen, so
+that refinement has to earn its keep, and the result is not worse than pooling beyond noise.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.descent import minimise_together
+from sparsetoken.estimators.extremes import coordinate_extremes
 from sparsetoken.estimators.heads import (
     HeadSettings,
     Plan,
@@ -39,9 +40,13 @@ MOST_SAMPLES = 5000
 COPY_BYTES = 2**29
 # About so many tokens are read at once: small enough for the cache with many problems.
 BLOCK_TOKENS = 4096
+# A simpler family is preferred if its loss exceeds the least by at most so many standard errors.
+SIMPLER_ERRORS = 0.5
 # Differences of a thousandth decide nothing.
 TOLERANCE = 1e-3
 REFINED_STEPS = 40
+# With more samples an eigenvalue problem of their size takes longer than the readouts it helps.
+MOST_FACTORED = 2000
 # By so many standard errors whitening must lower the loss. A small gain of the two-step query was
 # often a loss of the refined ones, on real bags; where directions are shared the gain is large.
 WHITENING_ERRORS = 3.0
@@ -135,11 +140,11 @@ def _most_samples(sequences: Sequences) -> int:
 
 
 def _simplest_good(candidates: list[Candidate], weights: Array, units: Array) -> Plan:
-    """Return the first candidate within one standard error of the best."""
+    """Return the first candidate within half a standard error of the best."""
     best = min(candidates, key=lambda candidate: candidate.loss)
     for candidate in candidates:
         excess, error = _paired(candidate, best, weights, units)
-        if excess <= error:
+        if excess <= SIMPLER_ERRORS * error:
             return candidate.plan
     return best.plan
 
@@ -242,6 +247,7 @@ class _Validation:
         scaler: Scaler,
         settings: HeadSettings,
     ) -> None:
+        self.labelled = labelled
         self.held = _HeldOut(labelled, folds, settings.loss)
         sequences = _standardised_copy(labelled.sequences, scaler)
         d = sequences.dimension
@@ -275,18 +281,21 @@ class _Validation:
 
     def candidate(self, family: str, wishes: Wishes) -> Candidate:
         """Return the best of a family."""
-        if family == "pooled":
-            return self._pooled(wishes)
+        if family in ("pooled", "extremes"):
+            return self._pooled(family, wishes)
         if family == "two-step":
             return self._two_step(wishes)
         return self._refined(family, wishes)
 
-    def _pooled(self, wishes: Wishes) -> Candidate:
-        means = _means(self.problems.sequences)
-        features = _coordinates(_standardised(means, self.held.weights))
+    def _pooled(self, family: str, wishes: Wishes) -> Candidate:
+        features = _means(self.problems.sequences)
+        if family == "extremes":
+            extremes = [coordinate_extremes(block) for block in self.labelled.sequences.blocks()]
+            features = np.concatenate([features, np.concatenate(extremes)], axis=1)
+        features = _coordinates(_standardised(features, self.held.weights))
         ridges = _ridges(LINEAR_RIDGES, wishes)
         losses = self.held.linear_losses(features, ridges)
-        return self.held.best([Plan("pooled", 0.0, ridge) for ridge in ridges], losses)
+        return self.held.best([Plan(family, 0.0, ridge) for ridge in ridges], losses)
 
     def _two_step(self, wishes: Wishes) -> Candidate:
         levels = SHARPNESS_GRID if wishes.sharpness == "auto" else (float(wishes.sharpness),)
@@ -343,7 +352,7 @@ def _standardised(features: Array, weights: Array) -> Array:
 def _coordinates(features: Array) -> Array:
     """Return features (n, min(n, D)) with the same inner products: penalised readouts are the same."""
     n, size = features.shape
-    if size <= n:
+    if size <= n or n > MOST_FACTORED:
         return features
     values, vectors = np.linalg.eigh(features @ features.T)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

@@ -370,9 +370,10 @@ def _coefficients(model: Any) -> int | None:
     if not hasattr(model, "coef_"):
         return None
     count = np.size(model.coef_) + np.size(model.intercept_)
-    if getattr(model, "family_", "pooled") == "free" or getattr(model, "family_", "") == "two-step":
-        return int(count + np.size(model.queries_))
-    return int(count)
+    if getattr(model, "family_", None) in ("free", "two-step"):
+        count += np.size(model.queries_)
+    extremes = getattr(model, "extremes_", None)
+    return int(count if extremes is None else count + np.size(extremes))
 
 
 def _candidates(

@@ -54,8 +54,18 @@ def _write_onnx(arrays: dict[str, Array], target: Path) -> None:
         helper.make_node("ReduceSum", ["parts", "token_axis"], ["pooled"], keepdims=0),
         helper.make_node("Reshape", ["pooled", "shape"], ["by_head"]),
         helper.make_node("ReduceSum", ["by_head", "head_axis"], ["summed"], keepdims=0),
-        helper.make_node("Add", ["summed", "bias"], ["decision"]),
     ]
+    total = "summed"
+    for name, reduce in (("max", "ReduceMax"), ("min", "ReduceMin")):
+        if f"{name}_weights" in arrays:
+            constants.append(constant(f"{name}_weights", arrays[f"{name}_weights"].T))
+            nodes += [
+                helper.make_node(reduce, ["tokens"], [f"{name}_tokens"], axes=[0], keepdims=0),
+                helper.make_node("MatMul", [f"{name}_tokens", f"{name}_weights"], [f"{name}_read"]),
+                helper.make_node("Add", [total, f"{name}_read"], [f"with_{name}"]),
+            ]
+            total = f"with_{name}"
+    nodes.append(helper.make_node("Add", [total, "bias"], ["decision"]))
     graph = helper.make_graph(
         nodes,
         "sparsetoken",

@@ -12,6 +12,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.descent import Descents, minimise_together
+from sparsetoken.estimators.extremes import coordinate_extremes
 from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.objective import Heads, JointObjective
 from sparsetoken.estimators.pooling import Pooling, segment_sums
@@ -35,9 +36,9 @@ __all__ = [
     "prior_bias",
 ]
 
-# From the simplest to the richest: mean pooling, the two-step query with its readout, refinement
-# with q = κ w, and refinement with a query of its own.
-FAMILIES = ("pooled", "two-step", "tied", "free")
+# From the simplest to the richest: mean pooling, coordinates' maxima and minima beside the mean, the
+# two-step query with its readout, refinement with q = κ w, and refinement with a query of its own.
+FAMILIES = ("pooled", "extremes", "two-step", "tied", "free")
 # Sharpnesses at which refinement starts, with evidence for the class and against it.
 STARTING_SHARPNESS = (1.0, 4.0)
 # Steps that decide between starts.
@@ -134,7 +135,7 @@ def fit_heads(
         Stage 1's readouts on `for_query`, if they are known already.
     """
     problems = _problems(labelled, scaler)
-    if plan.family == "pooled":
+    if plan.family in ("pooled", "extremes"):
         queries = np.zeros((len(problems), 1, labelled.sequences.dimension))
         return _padded(_read_out(problems, queries, plan, settings), settings.heads)
     directions = _directions(for_query, scaler, settings, firsts)
@@ -172,8 +173,10 @@ def _padded(fitted: list[FittedHeads], count: int) -> list[FittedHeads]:
 
     def padded(heads: Heads) -> Heads:
         missing = np.zeros((count - len(heads.queries), heads.queries.shape[1]))
-        return Heads(
-            np.vstack([heads.queries, missing]), np.vstack([heads.weights, missing]), heads.bias
+        return replace(
+            heads,
+            queries=np.vstack([heads.queries, missing]),
+            weights=np.vstack([heads.weights, missing]),
         )
 
     return [replace(one, heads=padded(one.heads)) for one in fitted]
@@ -187,13 +190,22 @@ def _read_out(
 ) -> list[FittedHeads]:
     """Return stage 4's readouts on the features of queries (P, H, d)."""
     fitted = []
+    with_extremes = plan.family == "extremes"
     shared = None
     for row, own in enumerate(queries):
         if shared is None or np.any(own):  # mean pooling has the same features in all problems
-            shared = head_features(problems.sequences, own, problems.scaler, settings.pooling)
+            shared = head_features(
+                problems.sequences, own, problems.scaler, settings.pooling, extremes=with_extremes
+            )
         units = feature_units(shared, problems.weights[row])
         readout = _solve(shared / units, problems, row, plan.ridge, settings.loss)
-        heads = Heads(own, (readout.weights / units).reshape(own.shape), readout.bias)
+        weights, extremes = np.split(readout.weights / units, [own.size])
+        heads = Heads(
+            own,
+            weights.reshape(own.shape),
+            readout.bias,
+            extremes.reshape(2, -1) if with_extremes else None,
+        )
         fitted.append(
             FittedHeads(heads, readout.objective, max(1, readout.steps), readout.converged)
         )
@@ -227,24 +239,39 @@ def feature_units(features: Array, weights: Array) -> Array:
     return np.asarray(np.where(varies & (variance > 0), largest * np.sqrt(variance), 1.0))
 
 
-def head_features(sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
-    """Return f_h(X) of all heads side by side, standardised tokens: shape (n, H d)."""
+def head_features(
+    sequences: Sequences,
+    queries: Array,
+    scaler: Scaler,
+    pooling: Pooling,
+    *,
+    extremes: bool = False,
+) -> Array:
+    """Return f_h(X) of all heads side by side, standardised tokens: shape (n, H d).
+
+    With `extremes`, maxima and minima of the coordinates stand behind them: (n, H d + 2 d).
+    """
     return np.concatenate(
         [
-            block_features(block, queries, scaler, pooling).astype(float)
+            block_features(block, queries, scaler, pooling, extremes=extremes).astype(float)
             for block in sequences.blocks()
         ]
     )
 
 
-def block_features(block: Block, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
-    """Return f_h(X) of all heads side by side for the samples of a block: shape (k, H d)."""
+def block_features(
+    block: Block, queries: Array, scaler: Scaler, pooling: Pooling, *, extremes: bool = False
+) -> Array:
+    """Return `head_features` for the samples of a block: shape (k, H d) or (k, H d + 2 d)."""
     attention = pooling.weights(scaler.scores(queries, block.tokens), block)
     parts = []
     for weights in attention:
         sums = segment_sums(weights[:, None] * block.tokens, block, axis=0)
         totals = segment_sums(weights, block)[:, None]
         parts.append(scaler.standardised(sums - totals * scaler.location))
+    if extremes:
+        location, scale = np.tile(scaler.location, 2), np.tile(scaler.scale, 2)
+        parts.append((coordinate_extremes(block) - location) / scale)
     return np.asarray(np.concatenate(parts, axis=1), dtype=block.tokens.dtype)
 
 

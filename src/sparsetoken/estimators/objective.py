@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsetoken.arrays import Array
+from sparsetoken.estimators.extremes import coordinate_extremes
 from sparsetoken.estimators.pooling import Pooling, segment_sums
 from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Block, Sequences
@@ -17,17 +18,20 @@ __all__ = ["Heads", "JointObjective", "LinearObjective"]
 class Heads:
     """Queries and readouts of one binary classifier, in standardised coordinates.
 
-    The decision is Σ_h ⟨f_h(X), w_h⟩ + b with f_h = Xᵀ p(X q_h).
+    The decision is Σ_h ⟨f_h(X), w_h⟩ + b with f_h = Xᵀ p(X q_h), and perhaps ⟨max X, u⟩ + ⟨min X, v⟩
+    beside it, coordinate by coordinate.
 
     Attributes
     ----------
     queries, weights : arrays of shape (H, d)
     bias : float
+    extremes : array of shape (2, d), u and v, or None for neither
     """
 
     queries: Array
     weights: Array
     bias: float
+    extremes: Array | None = None
 
     def decide(self, block: Block, scaler: Scaler, pooling: Pooling, factor: float = 1.0) -> Array:
         """Return the decisions of the block's samples, (k,), with the queries times `factor`."""
@@ -35,7 +39,24 @@ class Heads:
         count = len(self.queries)
         attention = pooling.weights(scores[:count], block)
         pooled = segment_sums(attention * scores[count:], block)
-        return np.asarray(pooled.sum(axis=0) + pooled.dtype.type(self.bias))
+        decisions = pooled.sum(axis=0) + pooled.dtype.type(self.bias)
+        if self.extremes is not None:
+            plain = self.extremes / scaler.scale
+            values = coordinate_extremes(block) @ plain.ravel().astype(pooled.dtype)
+            decisions += values - pooled.dtype.type(plain.sum(axis=0) @ scaler.location)
+        return np.asarray(decisions)
+
+    def alone(self, scaler: Scaler) -> Array:
+        """Return what reads a token that stands alone, without queries: w of each head, (H, d).
+
+        With extremes it is (1, d), the sum of all: a token alone is mean, maximum and minimum.
+        """
+        if self.extremes is None:
+            return self.weights
+        extremes = self.extremes.sum(axis=0)
+        if scaler.whitening is not None:  # which extremes are not read through
+            extremes = np.linalg.solve(scaler.whitening, extremes)
+        return np.asarray(self.weights.sum(axis=0) + extremes)[None]
 
     def decisions(self, sequences: Sequences, scaler: Scaler, pooling: Pooling) -> Array:
         """Return the decisions of all samples, of shape (n,)."""

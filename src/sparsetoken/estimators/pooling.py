@@ -27,6 +27,11 @@ class Pooling(ABC):
     def holds_mean(self) -> bool:
         """Whether q = 0 is mean pooling, but for a factor."""
 
+    @property
+    def holds_extremes(self) -> bool:
+        """Whether a head of infinite sharpness reads one token alone."""
+        return False
+
     @abstractmethod
     def weights(self, scores: Array, block: Block) -> Array:
         """Return the weights p, of the scores' shape."""
@@ -44,6 +49,11 @@ class Softmax(Pooling):
     @property
     def holds_mean(self) -> bool:
         """Whether q = 0 is mean pooling: it is."""
+        return True
+
+    @property
+    def holds_extremes(self) -> bool:
+        """Whether a head of infinite sharpness reads one token alone: it does."""
         return True
 
     def weights(self, scores: Array, block: Block) -> Array:

@@ -148,9 +148,10 @@ def _projections(tokens: Tokens, rows: Array, direction: Array, mixture: _Mixtur
 
 def _direction(tokens: Tokens, half: Array, seed: int) -> Array:
     model = AttentionClassifier(random_state=seed).fit(tokens.lists(half), tokens.labels[half])
-    query = np.asarray(model.queries_[0, 0])
-    # A fit that chose plain pooling has no query; what it learnt is its readout.
-    return query if np.any(query) else np.asarray(model.coef_).reshape(-1, len(query))[0]
+    scaler, heads = model.model_.scaler, model.model_.problems[0].heads
+    # A fit that chose pooling has no query; what it learnt is how it reads a token.
+    vectors = heads.queries if np.any(heads.queries) else heads.alone(scaler)
+    return np.asarray(scaler.in_token_units(vectors[:1])[0])
 
 
 def _class_with_signal(tokens: Tokens, found: list[tuple[tuple[Array, Array], list[Array]]]) -> int:
