@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sparsetoken.planning.plan import Plan, plan
     from sparsetoken.records import Curve
     from sparsetoken.simulation.descent import DescentTrials, simulate_descent
+    from sparsetoken.simulation.joint import JointTrials, simulate_joint
     from sparsetoken.simulation.message_passing import (
         LearntDirection,
         MessagePassing,
@@ -101,6 +102,7 @@ _HOMES = {
     "numerics.solution": ("Solution", "Status"),
     "records": ("Curve",),
     "simulation.descent": ("DescentTrials", "simulate_descent"),
+    "simulation.joint": ("JointTrials", "simulate_joint"),
     "simulation.message_passing": (
         "LearntDirection",
         "MessagePassing",
@@ -148,6 +150,7 @@ __all__ = [
     "Forecast",
     "FreeResponse",
     "HardPhase",
+    "JointTrials",
     "LearntDirection",
     "Localisation",
     "Loss",
@@ -217,6 +220,7 @@ __all__ = [
     "shift",
     "simulate",
     "simulate_descent",
+    "simulate_joint",
     "simulate_message_passing",
     "train",
     "unregister_loss",

@@ -14,16 +14,17 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.learning.gradient import batch_sums
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.records import Curve, Record
 from sparsetoken.simulation.averages import averages
 from sparsetoken.simulation.geometry import AttentionGeometry
-from sparsetoken.simulation.sampling import sample, sample_labels
+from sparsetoken.simulation.sampling import Sample, sample, sample_labels
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Step, Task
 from sparsetoken.validation import ParameterError
 
-__all__ = ["DescentTrials", "simulate_descent"]
+__all__ = ["DescentTrials", "descent_trial", "describe", "simulate_descent"]
 
 # Entries of one block of tokens.
 _BLOCK_ENTRIES = 2**18
@@ -61,6 +62,7 @@ def simulate_descent(
     trials: int = 8,
     loss: str = "logistic",
     sampler: str = "reduced",
+    reuse: bool = False,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Curve[DescentTrials]:
@@ -74,6 +76,9 @@ def simulate_descent(
     trials : int
     loss : str
     sampler : "reduced" or "plain"
+    reuse : bool
+        Every step sees the same batch (full-batch descent), instead of a fresh one. There is no
+        theory of it, and it needs the "plain" sampler.
     seed : int
     progress : callable, optional
         Called as progress(finished, trials) after every trial.
@@ -85,21 +90,12 @@ def simulate_descent(
     dimension = validation.integer("dimension", dimension, low=5)
     trials = validation.integer("trials", trials, low=1)
     seed = validation.integer("seed", seed, low=0)
-    validation.choice("sampler", sampler, _SAMPLERS)
+    validation.choice("sampler", sampler, ("reduced", "plain"))
+    _check_reuse(reuse, sampler, chosen)
     slope = get_loss(loss)
-    settings = {
-        "stage": "descent",
-        "task": task.to_dict(),
-        "steps": [step.to_dict() for step in chosen],
-        "loss": slope.name,
-        "dimension": dimension,
-        "sampler": sampler,
-    }
     paths = []
     for trial in range(trials):
-        rng = stream(seed, settings, trial)
-        state = _SAMPLERS[sampler](task, dimension, rng)
-        paths.append([_after(task, slope, step, state, rng) for step in chosen])
+        paths.append(descent_trial(task, chosen, dimension, trial, slope, sampler, reuse, seed))
         if progress is not None:
             progress(trial + 1, trials)
     records = []
@@ -110,6 +106,40 @@ def simulate_descent(
         )
     known = {**task.to_dict(), "loss": slope.name, "dimension": dimension}
     return Curve("step", tuple(range(1, len(chosen) + 1)), tuple(records), known)
+
+
+def descent_trial(
+    task: Task,
+    steps: Sequence[Step],
+    dimension: int,
+    trial: int,
+    loss: Loss,
+    sampler: str = "reduced",
+    reuse: bool = False,
+    seed: int = 0,
+) -> list[dict[str, float]]:
+    """Take the steps once and return what is reported after each of them."""
+    settings = {
+        "stage": "descent",
+        "task": task.to_dict(),
+        "steps": [step.to_dict() for step in steps],
+        "loss": loss.name,
+        "dimension": dimension,
+        "sampler": sampler,
+        **({"reuse": True} if reuse else {}),
+    }
+    rng = stream(seed, settings, trial)
+    state = _SAMPLERS["full batch" if reuse else sampler](task, dimension, rng)
+    return [_after(task, loss, step, state, rng) for step in steps]
+
+
+def _check_reuse(reuse: bool, sampler: str, steps: Sequence[Step]) -> None:
+    validation.instance("reuse", reuse, bool)
+    if reuse and sampler != "plain":
+        raise ParameterError("sampler", sampler, "'plain' with reuse")
+    if reuse and len({step.alpha for step in steps}) > 1:
+        found = [step.alpha for step in steps]
+        raise ParameterError("alpha", found, "the same in all steps with reuse: one batch")
 
 
 class _Descending(Protocol):
@@ -130,15 +160,22 @@ def _after(
     """Take a step and return what is reported."""
     state.advance(step, loss)
     readout, query = state.vectors()
+    return describe(task, readout, query, state.bias, step.inverse_temperature, rng)
+
+
+def describe(
+    task: Task, readout: Array, query: Array, bias: float, beta: float, rng: np.random.Generator
+) -> dict[str, float]:
+    """Return what is reported of a classifier, in coordinates whose first is the signal."""
     query_norm, readout_norm = float(np.linalg.norm(query)), float(np.linalg.norm(readout))
-    sharpness = step.inverse_temperature * query_norm
+    sharpness = beta * query_norm
     # A query of 0 has no direction, and any will do: that of the signal.
     unit = query / query_norm if query_norm > 0 else np.eye(1, len(query))[0]
     alignment, along = float(unit[0]), float(unit @ readout)
     slant = math.sqrt(max(0.0, 1 - alignment**2))
     across = (float(readout[0]) - alignment * along) / slant if slant > 1e-7 else 0.0
     rest = math.sqrt(max(readout_norm**2 - along**2, 0.0))
-    seen = AttentionGeometry(alignment, sharpness, along, across, rest, state.bias)
+    seen = AttentionGeometry(alignment, sharpness, along, across, rest, bias)
     return {
         "test_error": seen.test_error(task, rng)[0],
         "alignment": alignment if query_norm > 0 else 0.0,
@@ -146,37 +183,8 @@ def _after(
         "sharpness": sharpness,
         "readout_cosine": float(readout[0]) / readout_norm if readout_norm > 0 else 0.0,
         "readout_norm": readout_norm,
-        "bias": state.bias,
+        "bias": bias,
     }
-
-
-@dataclass
-class _Sums:
-    """Sums over a batch: h, h Σ p x, h Σ k x, and the 2 x 2 matrix of h² Σ (p, k)(p, k)ᵀ."""
-
-    slope: float
-    readout: Array
-    query: Array
-    squares: Array
-
-
-def _batch_sums(
-    X: Array, y: Array, readout: Array, query: Array, bias: float, beta: float, loss: Loss
-) -> _Sums:
-    """Return the sums of one block of sequences (n, L, k), with p the softmax of β X q."""
-    scores = beta * (X @ query)
-    scores -= scores.max(axis=1, keepdims=True)
-    p = np.exp(scores)
-    p /= p.sum(axis=1, keepdims=True)
-    t = X @ readout
-    mean = np.vecdot(p, t)
-    slopes = y * loss.slope(y * (mean + bias))
-    weights = slopes[:, None] * p
-    moved = weights * (t - mean[:, None])
-    flat = X.reshape(-1, X.shape[2])
-    rows = np.stack([weights.reshape(-1), moved.reshape(-1)])
-    products = rows @ flat
-    return _Sums(float(slopes.sum()), products[0], products[1], rows @ rows.T)
 
 
 class _Plain:
@@ -189,15 +197,29 @@ class _Plain:
 
     def advance(self, step: Step, loss: Loss) -> None:
         count = max(1, round(step.alpha * self._dimension))
-        batch = sample(self._task, count, self._dimension, self._rng, signal=self._signal)
+        batch = self._batch(count)
         beta = step.inverse_temperature
-        sums = _batch_sums(batch.X, batch.y, self._readout, self._query, self.bias, beta, loss)
+        sums = batch_sums(batch.X, batch.y, self._readout, self._query, self.bias, beta, loss)
         self._readout = self._readout - step.readout_step / count * sums.readout
         self._query = self._query - step.query_step * beta / count * sums.query
-        self.bias -= step.bias_step / count * sums.slope
+        self.bias -= step.bias_step / count * sums.bias
+
+    def _batch(self, count: int) -> Sample:
+        return sample(self._task, count, self._dimension, self._rng, signal=self._signal)
 
     def vectors(self) -> tuple[Array, Array]:
         return self._readout, self._query
+
+
+class _FullBatch(_Plain):
+    """The same, with one batch for all steps."""
+
+    _kept: Sample | None = None
+
+    def _batch(self, count: int) -> Sample:
+        if self._kept is None:
+            self._kept = super()._batch(count)
+        return self._kept
 
 
 class _Reduced:
@@ -215,10 +237,10 @@ class _Reduced:
         size = max(1, _BLOCK_ENTRIES // (3 * self._task.length))
         for start in range(0, count, size):
             X, y = self._tokens(min(size, count - start))
-            sums = _batch_sums(X, y, self._readout, self._query, self.bias, beta, loss)
+            sums = batch_sums(X, y, self._readout, self._query, self.bias, beta, loss)
             readout += sums.readout
             query += sums.query
-            slope += sums.slope
+            slope += sums.bias
             squares += sums.squares
         rates = np.array([step.readout_step, step.query_step * beta]) / count
         outside = rates[:, None] * (_factor(squares) @ self._wishart_factor())
@@ -264,4 +286,5 @@ def _factor(square: Array) -> Array:
 _SAMPLERS: dict[str, Callable[[Task, int, np.random.Generator], _Descending]] = {
     "reduced": _Reduced,
     "plain": _Plain,
+    "full batch": _FullBatch,
 }
