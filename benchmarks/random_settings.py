@@ -32,8 +32,12 @@ def random_setting(
     seed: int = 0,
     classifiers: tuple[str, ...] = CLASSIFIERS,
     shifted: float = 0.0,
+    reused: bool = False,
 ) -> Setting:
-    """Draw a setting; with probability `shifted` it is tested on another task."""
+    """Draw a setting; with probability `shifted` it is tested on another task.
+
+    With `reused` the query of attention is learnt, from the samples that train the readout.
+    """
     rng = np.random.default_rng((seed, number))
     # Attention is the hard one: it has its place and, if there are others, theirs as well.
     classifier = "attention" if rng.random() < 0.5 else str(rng.choice(classifiers))
@@ -52,7 +56,9 @@ def random_setting(
         alignment=_edge_or(rng, (-1.0, 0.0, 1.0), rng.uniform(-1, 1), chance=0.4),
         sharpness=_edge_or(rng, (0.0,), _log_uniform(rng, 0.01, 100), chance=0.15),
     )
-    given = classifier == "attention" and rng.random() < 0.5
+    if reused:
+        training = training.replace(alpha0=training.alpha1, reuse=True)
+    given = classifier == "attention" and rng.random() < 0.5 and not reused
     at = _random_task(rng) if rng.random() < shifted else None
     if at is not None and classifier == "vectorised":
         at = task.replace(strength=at.strength, positive_rate=at.positive_rate)

@@ -1,6 +1,6 @@
 """Ask the theory for random valid settings: nothing may fail silently.
 
-    python benchmarks/theory_robustness.py [--settings 1000] [--tolerance 1e-4]
+    python benchmarks/theory_robustness.py [--settings 1000] [--tolerance 1e-4] [--reuse]
 
 Every prediction must be finite (the susceptibility may be infinite), converged or with a status
 that says what to do, without a warning, and made in less than 20 CPU seconds. The same holds for
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
-from random_settings import Setting, random_setting
+from random_settings import CLASSIFIERS, Setting, random_setting
 
 from sparsetoken import (
     Capacity,
@@ -140,10 +140,12 @@ class Record:
         )
 
 
-def check_settings(numbers: range, tolerance: float) -> list[Record]:
+def check_settings(numbers: range, tolerance: float, reused: bool) -> list[Record]:
     predictions, capacities = Record("predict"), Record("capacity")
+    # Without a query there is nothing to reuse.
+    kinds = ("attention",) if reused else CLASSIFIERS
     for number in numbers:
-        setting = random_setting(number)
+        setting = random_setting(number, classifiers=kinds, reused=reused)
         found = predictions.call(
             f"[{number}] {setting}",
             lambda setting=setting: predict_setting(setting, tolerance),
@@ -218,12 +220,13 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="Number of the first setting.")
     parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("--reuse", action="store_true", help="Learn the query from the same data.")
     parser.add_argument("--no-curves", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("error")
     signal.signal(signal.SIGPROF, hanging)
     records = check_settings(
-        range(options.first, options.first + options.settings), options.tolerance
+        range(options.first, options.first + options.settings), options.tolerance, options.reuse
     )
     if not options.no_curves:
         records.append(check_curves(options.tolerance))

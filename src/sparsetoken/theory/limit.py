@@ -169,6 +169,8 @@ def limit_readout(
         return _any_bias(potential, finer, ridge, saddle)
     offset = start.offset if start is not None and start.kind == "saddle" else None
     carried = _carried_over(finer, ridge, saddle, offset)
+    if not (carried.trusted or exact):
+        carried = _solved_anew(finer, ridge, saddle)
     offset = carried.point - saddle.result.point
     if saddle.smoothing:
         carried = replace(carried, error=carried.error + _smoothing_error(potential, ridge, saddle))
@@ -360,9 +362,20 @@ def _carried_over(
         residual = float(np.abs(correction / scale).max() ** 2)
         if residual <= max(0.02 * spread, 1e-10):
             break
+    else:
+        trusted = trusted and residual <= max(spread, _SOLUTION)
     left = residual * np.maximum(np.abs(point), np.abs(point[-3]))
     error = left + np.abs(inverse) @ found.gradient_error
     return _Carried(point, error, correction, shifts, found, residual, trusted)
+
+
+def _solved_anew(potential: Potential, ridge: float, saddle: Saddle) -> _Carried:
+    """Return the solution for the fine law by itself, where that of the coarse one is too far.
+
+    Close to a threshold the two may lie on different sides of it.
+    """
+    near = saddle.result.point if saddle.result.converged else None
+    return _carried_over(potential, ridge, solve_saddle(potential, ridge, near))
 
 
 @np.errstate(all="ignore")

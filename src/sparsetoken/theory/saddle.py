@@ -15,6 +15,11 @@ __all__ = ["Saddle", "solve_saddle"]
 # distance from 0 to where a margin is as good as can be, so that nothing is left of the kink.
 _FIRST_SMOOTHING = 4.0
 
+# How much heavier the first ridge becomes, if Newton's method does not find the solution there from
+# the one to leading order. The moments of a law with reused samples can be far from what they are
+# at a vanishing readout.
+_HEAVIER = (1.0, 30.0, 30.0)
+
 # On the way to the target it is enough to stay near the path.
 _NEAR = 0.03
 
@@ -69,9 +74,12 @@ def solve_saddle(
     noise = float(law.weight @ law.scale**2)
     heavy = max(ridge, noise + float(law.weight @ (law.coordinates**2).sum(axis=1)))
     smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
-    result = solve(
-        _heavy_ridge_point(potential, heavy, smoothing), heavy, smoothing, heavy == ridge
-    )
+    for factor in _HEAVIER:
+        heavy *= factor
+        begin = _heavy_ridge_point(potential, heavy, smoothing)
+        result = solve(begin, heavy, smoothing, heavy == ridge)
+        if result.converged:
+            break
     result, reached = _lower(
         lambda point, value, last: solve(point, value, smoothing, last),
         result,
