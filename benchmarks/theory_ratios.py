@@ -25,7 +25,6 @@ import numpy as np
 from sparsetoken import Query, Task, Training, capacity, curve, oracle, predict, required_strength
 task, training, query = Task(10, 1, 5.0), Training(4.0, 2.0), Query(0.9, 1.5)
 alphas = np.geomspace(0.2, 10, 20)
-import scipy.linalg
 begin = time.process_time()
 """
 

@@ -24,7 +24,8 @@ def sobol_points(dimension: int, log2_points: int, rng: np.random.Generator) -> 
 
         sobol = qmc.Sobol(dimension, scramble=True, bits=_BITS, rng=rng)
         return np.asarray(sobol.random_base2(log2_points) + 0.5 ** (_BITS + 1))
-    directions = _scrambled(_directions()[:dimension, :log2_points], rng)
+    numbers = np.array([_directions(index) for index in range(dimension)])
+    directions = _scrambled(numbers[:, :log2_points], rng)
     points = np.empty((2**log2_points, dimension), dtype=np.uint32)
     points[0] = rng.integers(2**_BITS, size=dimension, dtype=np.uint32)
     for index in range(log2_points):
@@ -44,28 +45,25 @@ def _scrambled(directions: Array, rng: np.random.Generator) -> Array:
 
 
 @cache
-def _directions() -> Array:
-    """Return the direction numbers of all dimensions, (dimensions, 32)."""
-    rows = [[int(number) for number in line.split()] for line in _JOE_KUO.strip().splitlines()]
-    numbers = np.empty((len(rows) + 1, _BITS), dtype=np.uint32)
-    numbers[0] = 1
-    for row, (polynomial, *first) in enumerate(rows, start=1):
-        degree = len(first)
-        known = list(first)
-        for index in range(degree, _BITS):
-            following = known[index - degree]
-            for back in range(1, degree + 1):
-                if polynomial >> (degree - back) & 1:
-                    following ^= known[index - back] << back
-            known.append(following)
-        numbers[row] = known
-    return numbers << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
+def _directions(dimension: int) -> Array:
+    """Return the direction numbers of one dimension, (32,)."""
+    polynomial, *known = (int(number) for number in _POLYNOMIALS[dimension].split())
+    degree = len(known)
+    for index in range(degree, _BITS):
+        following = known[index - degree]
+        for back in range(1, degree + 1):
+            if polynomial >> (degree - back) & 1:
+                following ^= known[index - back] << back
+        known.append(following)
+    return np.array(known, dtype=np.uint32) << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
 
 
-# From the second dimension on: the primitive polynomial, its bits as a number, and the first
-# direction numbers. Joe and Kuo, "Constructing Sobol sequences with better two-dimensional
-# projections", SIAM J. Sci. Comput. 30 (2008); their file new-joe-kuo-6.21201.
+# For each dimension the primitive polynomial, its bits as a number, and the first direction numbers;
+# the first dimension has no polynomial, and all its numbers are 1. Joe and Kuo, "Constructing Sobol
+# sequences with better two-dimensional projections", SIAM J. Sci. Comput. 30 (2008); their file
+# new-joe-kuo-6.21201.
 _JOE_KUO = """
+0 1
 3 1
 7 1 3
 11 1 3 1
@@ -195,4 +193,5 @@ _JOE_KUO = """
 1509 1 3 3 7 5 41 127 61 261 717
 """
 
-LARGEST_DIMENSION = len(_JOE_KUO.strip().splitlines()) + 1
+_POLYNOMIALS = _JOE_KUO.strip().splitlines()
+LARGEST_DIMENSION = len(_POLYNOMIALS)

@@ -4,6 +4,7 @@ The number of threads decides how BLAS splits its sums, and so their last bits. 
 are mostly too small for threads to gain anything; work runs side by side in processes instead.
 """
 
+import sys
 import threading
 from collections.abc import Iterable
 from contextlib import ContextDecorator
@@ -15,13 +16,19 @@ __all__ = ["one_thread", "thread_pools"]
 _Sizes = list[tuple[Any, int]]
 
 
-@cache
 def thread_pools() -> Any:
     """Return the `threadpoolctl.ThreadpoolController` of NumPy's and SciPy's BLAS.
 
     To look for the libraries takes milliseconds: once is enough, when both are loaded.
     """
-    import scipy.linalg  # noqa: F401 (brings a BLAS of its own)
+    import scipy.special  # noqa: F401 (brings SciPy's own BLAS, and loads faster than scipy.linalg)
+
+    return _controller("scipy.linalg" in sys.modules)
+
+
+@cache
+def _controller(linalg_loaded: bool) -> Any:
+    """Look for the libraries; again, should `scipy.linalg` have brought another one."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

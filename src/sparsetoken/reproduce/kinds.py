@@ -92,7 +92,7 @@ def capacity(
 
 @lru_cache(maxsize=64)
 def _known_capacity(task: Task, classifier: str, query: Query | None) -> Capacity:
-    return find_capacity(task, query=query, classifier=classifier)
+    return find_capacity(task, query=query, classifier=classifier, tolerance=1e-6)
 
 
 @measures("theory", shown=("classifier",))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -206,6 +207,8 @@ class QueryStep:
         return float(np.clip(-projection / np.sqrt(self._square), -1, 1)) + 0.0
 
 
+# Along a curve in the second ratio or the ridge the query stays the same.
+@lru_cache(maxsize=64)
 def _slope_moments(loss: Loss, mean: float, noise: float) -> tuple[float, float]:
     """Return E ℓ'(s) and E ℓ'(s)² for s = mean + noise G."""
     if noise == 0:

@@ -3,20 +3,23 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import brentq
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
+from sparsetoken.theory.laws import FeatureLaw
 from sparsetoken.theory.margin import EXCESS_FLOOR, largest_capacity, least_excess
 from sparsetoken.theory.prediction import chosen_query, feature_law, reuses, training_law
 from sparsetoken.theory.replicates import replicate_error
 
 __all__ = ["Capacity", "capacity"]
 
-# Points a class and replicate, as a power of two; without a split also for the search before.
+# Points a class and replicate, as powers of two: to begin with, at most, and for the search that
+# comes before without a split.
+_FIRST_SIZE = 9
 _SIZE = 12
 _COARSE_SIZE = 8
 
@@ -53,6 +56,7 @@ def capacity(
     *,
     classifier: str = "attention",
     query: Query | None = None,
+    tolerance: float = 1e-3,
 ) -> Capacity:
     """Predict the capacity of a classifier on a task, 1/α* = min E[(√(1+μ_e²) G - y m/S)₊²].
 
@@ -67,12 +71,27 @@ def capacity(
         "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
     query : Query, optional
         A given query, for classifiers that take one.
+    tolerance : float
+        Wanted numerical error of the capacity, relative to it. If it cannot be reached, the
+        uncertainty says so. Without a split the answer is as accurate as it gets whatever is wanted.
     """
+    tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
     given = query
     query, _ = chosen_query(task, training, classifier, query)
     if training is not None and reuses(training, classifier, given):
         return _without_split(task, training, classifier)
-    law = feature_law(task, classifier, query, _SIZE)
+    size = _FIRST_SIZE
+    while True:
+        found = _of_law(feature_law(task, classifier, query, size), query)
+        error = found.uncertainty if np.isinf(found.alpha) else found.uncertainty / found.alpha
+        if error <= tolerance or size == _SIZE:
+            return found
+        # The error of the law falls about as points^-0.8.
+        growth = np.ceil(1.25 * np.log2(error / tolerance))
+        size = int(min(_SIZE, size + max(growth, 1)))
+
+
+def _of_law(law: FeatureLaw, query: Query | None) -> Capacity:
     result = least_excess(law)
     excess = result.evaluation.hinged
     exact = law.replicates == 1
@@ -136,6 +155,8 @@ def _without_split(task: Task, training: Training, classifier: str) -> Capacity:
 
     Found on a coarse law by steps and bisection, and corrected on a fine one with the coarse slope.
     """
+    from scipy.optimize import brentq  # takes longer to load than all of theory
+
     coarse = _Load(task, training, classifier, _COARSE_SIZE)
     low = high = 0.0  # log α: fewer samples than dimensions are always separable
     while coarse(high) < 0 and high < np.log(_LARGEST):

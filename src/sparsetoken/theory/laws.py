@@ -107,6 +107,12 @@ class FeatureLaw(_Points):
         return np.column_stack([self.label[:, None] * means, self.removed])
 
     @cached_property
+    def per_scale(self) -> Array:
+        """How (δ - y m - D a)/S grows with (μ, b, a, δ): (n, k+2+r)."""
+        columns = np.column_stack([-self.signed, np.ones(len(self.scale))])
+        return np.asarray(columns / self.scale[:, None])
+
+    @cached_property
     def scale_ranges(self) -> tuple[ScaleRange, ...]:
         """The points sorted by scale, for tables of functions of (centre, S)."""
         return scale_ranges(self.scale)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy import optimize
 from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
@@ -62,21 +61,23 @@ class Hinged:
         """Evaluate at (μ, b, a, ρ, δ); closed in Φ and φ."""
         linear, noise, margin = point[:-2], point[-2], point[-1]
         removed = linear * law.lost
-        inverse = 1 / law.scale
         # The excess is linear in all variables but ρ.
-        directions = np.column_stack([-law.signed, np.ones(len(inverse))]) * inverse[:, None]
+        directions = law.per_scale
         excess = directions @ np.append(linear, margin)
         ratio = excess / noise
         mass, density = ndtr(ratio), normal_density(ratio)
         values = (excess**2 + noise**2) * mass + excess * noise * density
         by_excess = 2 * (excess * mass + noise * density)
-        rows = np.insert(directions * by_excess[:, None], -1, 2 * noise * mass, axis=1)
-        gradients = law.by_replicate(rows)
-        gradients[:, :-2] -= 2 * removed
-        replicates = law.by_replicate(values) - removed @ removed
-
         size = len(point)
         full = [*range(size - 2), size - 1]
+        rows = np.empty((len(values), size + 1))
+        rows[:, full] = directions * by_excess[:, None]
+        rows[:, -3] = 2 * noise * mass
+        rows[:, -1] = values
+        means = law.by_replicate(rows)
+        gradients, replicates = means[:, :-1], means[:, -1] - removed @ removed
+        gradients[:, :-2] -= 2 * removed
+
         hessian = np.diag([*(-2 * law.lost), 0.0, 0.0])
         weighted = law.weight[:, None] * directions
         hessian[np.ix_(full, full)] += directions.T @ (weighted * (2 * mass)[:, None])
@@ -173,25 +174,59 @@ _KNOWN: WeakKeyDictionary[FeatureLaw, NewtonResult["_Excess"]] = WeakKeyDictiona
 
 
 def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
-    index = np.flatnonzero(law.lost == 0)
-    last = np.append(np.zeros(len(law.lost)), 1.0)
+    """Follow Newton's steps on max_a H, which is convex in (μ, b), from 0.
 
-    def objective(part: Array) -> tuple[float, Array]:
-        nonlocal last
-        point = last.copy()
-        point[index] = part
-        last, found = _with_best_removed(law, point, 0.0)
-        # The logarithm keeps its curvature where the excess is small; the floor ends the search.
-        value = max(found.hinged.value, 0.0) + EXCESS_FLOOR
-        return float(np.log(value)), found.gradient[index] / value
+    Where H falls to 0 far away, as exp(-x²), a step of Newton's method is short: it is doubled as
+    long as that lowers log H by more.
+    """
+    index, inner = np.flatnonzero(law.lost == 0), np.flatnonzero(law.lost)
+    point, found = _with_best_removed(law, np.append(np.zeros(len(law.lost)), 1.0), 0.0)
+    for steps in range(_OUTER_STEPS):
+        value = found.hinged.value
+        if value < EXCESS_FLOOR:
+            break
+        curvature = found.hessian[np.ix_(index, index)]
+        if len(inner):
+            mixed = found.hessian[np.ix_(index, inner)]
+            curvature -= mixed @ np.linalg.solve(found.hessian[np.ix_(inner, inner)], mixed.T)
+        ridge = 1e-12 * np.trace(curvature) * np.eye(len(index))
+        direction = np.zeros_like(point)
+        direction[index] = -np.linalg.solve(curvature + ridge, found.gradient[index])
+        following = _lowered(law, point, found, direction)
+        if following is None:
+            break
+        point, found = following
+        if found.hinged.value > (1 - 1e-6) * value:
+            break
+    at_end = _Excess.evaluate(law, point[:-1])
+    if at_end.hinged.value < EXCESS_FLOOR:
+        return NewtonResult(point[:-1], at_end, 0.0, converged=True, steps=steps)
+    return _stationary_excess(law, point[:-1])
 
-    rough = optimize.minimize(objective, np.zeros(len(index)), jac=True, method="BFGS")
-    objective(rough.x)
-    start = last[:-1]
-    found = _Excess.evaluate(law, start)
-    if found.hinged.value < EXCESS_FLOOR:
-        return NewtonResult(start, found, 0.0, converged=True, steps=int(rough.nit))
-    return _stationary_excess(law, start)
+
+def _lowered(
+    law: FeatureLaw, point: Array, found: _AtMargin, direction: Array
+) -> tuple[Array, _AtMargin] | None:
+    """Return a point along the direction with a lower max_a H, and H there; None if there is none."""
+    length = 1.0
+    best = _with_best_removed(law, point + direction, 0.0)
+    while not best[1].hinged.value < found.hinged.value:
+        length *= 0.5
+        if length < 1e-6:
+            return None
+        best = _with_best_removed(law, point + length * direction, 0.0)
+    gain = np.log(found.hinged.value / max(best[1].hinged.value, EXCESS_FLOOR))
+    while length >= 1 and gain > 0.5 and best[1].hinged.value >= EXCESS_FLOOR:
+        length *= 2
+        trial = _with_best_removed(law, point + length * direction, 0.0)
+        if not trial[1].hinged.value < best[1].hinged.value:
+            break
+        best = trial
+    return best
+
+
+# Some six to twelve steps are usual; many only where the data are all but separable.
+_OUTER_STEPS = 100
 
 
 def _stationary_excess(law: FeatureLaw, start: Array) -> NewtonResult[_Excess]:
@@ -262,6 +297,8 @@ def widest_margin(
 
 def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
     """Minimise ‖w‖² subject to ν >= √(α max_a H), both convex, by SLSQP; with ζ as well."""
+    from scipy import optimize  # takes longer to load than all of theory
+
     start = _unit_margin(law, alpha, np.append(least_excess(law).point, 1.0))
     index = np.flatnonzero(np.append(law.lost, 0.0) == 0)
     scale = float(np.linalg.norm(start[index]))
@@ -299,6 +336,7 @@ def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
 
 def _unit_margin(law: FeatureLaw, alpha: float, point: Array) -> Array:
     """Scale a readout (μ, b, a, ν) that separates so that the margin it reaches is 1."""
+    from scipy import optimize
 
     def reach(margin: float) -> float:
         return alpha * _with_best_removed(law, point, margin)[1].hinged.value - 1

@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from scipy import optimize
 from scipy.special import expit, log_ndtr, ndtr, ndtri
 
 from sparsetoken import validation
@@ -376,6 +375,8 @@ def best_threshold(law: ScoreLaw, *, rough: bool = False) -> float:
     if rough:
         return best
     excess, scale = law.label * law.mean, np.maximum(law.spread, _NARROWEST)
+    from scipy import optimize  # takes longer to load than all of theory
+
     found = optimize.minimize_scalar(
         lambda t: float(law.weight @ ndtr((law.label * t - excess) / scale)),
         bounds=(low, high),

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize
 from scipy.special import ndtr
 
 from sparsetoken import validation
@@ -136,6 +135,8 @@ def best_sharpness(
     errors = [error(float(value)) for value in grid]
     best = int(np.argmin(errors))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    from scipy import optimize  # takes longer to load than all of theory
+
     found = optimize.minimize_scalar(
         lambda logarithm: error(float(np.exp(logarithm))),
         bounds=(np.log(max(low, 1e-3)), np.log(high)),
