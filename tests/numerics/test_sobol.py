@@ -8,7 +8,7 @@ from sparsetoken.numerics.sobol import LARGEST_DIMENSION, _directions, sobol_poi
 
 
 def test_without_scrambling_the_points_are_those_of_scipy() -> None:
-    digits = _directions()
+    digits = np.array([_directions(index) for index in range(LARGEST_DIMENSION)])
     points = np.zeros((256, LARGEST_DIMENSION), dtype=np.uint32)
     for index in range(8):
         points[2**index : 2 ** (index + 1)] = points[: 2**index] ^ digits[:, index]

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from scipy import integrate, optimize
+from scipy.special import softmax
 from scipy.stats import norm
 
 from sparsetoken import ParameterError, Query, Task, Training, align, capacity, predict
@@ -125,9 +126,39 @@ def test_the_least_excess_is_a_minimum() -> None:
     assert np.all(np.linalg.eigvalsh(result.evaluation.hessian) > 0)
 
 
+def test_a_large_capacity_agrees_with_plain_draws() -> None:
+    # At the minimum an error of the point does not matter. 4e5 draws of tokens tell the excess to
+    # 3 %; z-score accepted: 4.
+    task, query, draws = Task(10, 1, 7.0), Query(0.95, 3.0), 400_000
+    point = least_excess(attention_law(task, query, 12, rare=True)).point
+    rng, excess = np.random.default_rng(5), []
+    for label in (1, -1):
+        u = rng.standard_normal((draws, 10))
+        signal = task.strength * (label > 0) * (np.arange(10) < task.informative)
+        weights = softmax(query.sharpness * (u + query.alignment * signal), axis=1)
+        strength, scale = weights @ signal, np.sqrt((weights**2).sum(axis=1))
+        along = query.alignment * strength + (weights * u).sum(axis=1)
+        across = np.sqrt(1 - query.alignment**2) * strength
+        mean = point[0] * along + point[1] * across + point[2]
+        noise = np.sqrt(1 + point[1] ** 2) * rng.standard_normal(draws)
+        excess.append(np.maximum(noise - label * mean / scale, 0.0) ** 2)
+    drawn = 0.5 * sum(np.mean(part) for part in excess)
+    error = 0.5 * np.sqrt(sum(np.var(part) / draws for part in excess))
+    found = capacity(task, query=query)
+    assert found.uncertainty < 0.01 * found.alpha
+    assert abs(1 / found.alpha - drawn) < 4 * (error + found.uncertainty / found.alpha**2)
+
+
+def test_the_tolerance_decides_how_accurate_a_capacity_is() -> None:
+    task, query = Task(10, 1, 5.0), Query(0.9, 1.5)
+    rough, fine = (capacity(task, query=query, tolerance=value) for value in (0.2, 3e-3))
+    assert 3e-3 * fine.alpha >= fine.uncertainty < rough.uncertainty <= 0.2 * rough.alpha
+    assert abs(fine.alpha - rough.alpha) <= fine.uncertainty + rough.uncertainty
+
+
 def test_a_capacity_beyond_the_points_of_a_law_is_not_called_infinite_for_sure() -> None:
     task, query = Task(10, 1, 9.0), Query(0.99553, 3.8722)
-    found = capacity(task, query=query)
+    found = capacity(task.replace(strength=15.0), query=query)
     assert (found.alpha, found.uncertainty) == (np.inf, np.inf)
     assert "capacity is beyond" in found.solution.message
     exact = capacity(task.replace(strength=60.0), classifier="pooled")

@@ -209,14 +209,23 @@ def align(**options: Any) -> None:
 @click.option(
     "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
 )
+@click.option(
+    "--tolerance",
+    type=float,
+    default=1e-2,
+    show_default=True,
+    help="Wanted relative error of the capacity.",
+)
 @curve_options("strength")
 @json_option
-def capacity(classifier: str, **options: Any) -> None:
+def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     """Predict how many samples per dimension a classifier can separate."""
     from sparsetoken.theory.capacity import capacity as capacity_once
 
     def evaluate(task: Task, training: Training, query: Query | None) -> Record:
-        return capacity_once(task, training, classifier=classifier, query=query)
+        return capacity_once(
+            task, training, classifier=classifier, query=query, tolerance=tolerance
+        )
 
     settings = (read_task(options), read_training(options), read_query(options))
     matter = (*_TASK, *_query_fields(classifier, settings[2]))

@@ -23,12 +23,12 @@ def thread_pools() -> Any:
     """
     import scipy.special  # noqa: F401 (brings SciPy's own BLAS, and loads faster than scipy.linalg)
 
-    return _controller("scipy.linalg" in sys.modules)
+    # Should scipy.linalg have brought another one, it is found when that is loaded.
+    return _controllers("scipy.linalg" in sys.modules)
 
 
 @cache
-def _controller(linalg_loaded: bool) -> Any:
-    """Look for the libraries; again, should `scipy.linalg` have brought another one."""
+def _controllers(_: bool) -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -10,18 +10,20 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.laws import FeatureLaw, classifier_law
 from sparsetoken.theory.margin import EXCESS_FLOOR, largest_capacity, least_excess
 from sparsetoken.theory.prediction import chosen_query, feature_law, reuses, training_law
 from sparsetoken.theory.replicates import replicate_error
 
 __all__ = ["Capacity", "capacity"]
 
-# Points a class and replicate, as powers of two: to begin with, at most, and for the search that
-# comes before without a split.
+# Points a class and replicate, as powers of two: to begin with, and where that is not enough.
 _FIRST_SIZE = 9
-_SIZE = 12
+_FINER_SIZES = (10, 12)
+
+# The same without a split: for the search, and for the answer.
 _COARSE_SIZE = 8
+_SIZE = 12
 
 # Without a split: steps of the search in log α, and where it ends.
 _STEP = 0.4
@@ -56,7 +58,7 @@ def capacity(
     *,
     classifier: str = "attention",
     query: Query | None = None,
-    tolerance: float = 1e-3,
+    tolerance: float = 1e-2,
 ) -> Capacity:
     """Predict the capacity of a classifier on a task, 1/α* = min E[(√(1+μ_e²) G - y m/S)₊²].
 
@@ -73,22 +75,21 @@ def capacity(
         A given query, for classifiers that take one.
     tolerance : float
         Wanted numerical error of the capacity, relative to it. If it cannot be reached, the
-        uncertainty says so. Without a split the answer is as accurate as it gets whatever is wanted.
+        uncertainty says so. With `reuse` the answer is always as accurate as it gets.
     """
     tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
     given = query
     query, _ = chosen_query(task, training, classifier, query)
     if training is not None and reuses(training, classifier, given):
         return _without_split(task, training, classifier)
-    size = _FIRST_SIZE
-    while True:
-        found = _of_law(feature_law(task, classifier, query, size), query)
-        error = found.uncertainty if np.isinf(found.alpha) else found.uncertainty / found.alpha
-        if error <= tolerance or size == _SIZE:
-            return found
-        # The error of the law falls about as points^-0.8.
-        growth = np.ceil(1.25 * np.log2(error / tolerance))
-        size = int(min(_SIZE, size + max(growth, 1)))
+    found = _of_law(feature_law(task, classifier, query, _FIRST_SIZE), query)
+    # Few sequences decide a large capacity: points that reach into the tails tell far more of them.
+    laws = classifier_law(classifier)
+    for size in _FINER_SIZES:
+        if found.uncertainty <= tolerance * min(found.alpha, 1 / EXCESS_FLOOR):
+            break
+        found = _of_law((laws.make_rare or laws.make)(task, query, size, 0), query)
+    return found
 
 
 def _of_law(law: FeatureLaw, query: Query | None) -> Capacity:

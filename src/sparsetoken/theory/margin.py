@@ -181,10 +181,9 @@ def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
     """
     index, inner = np.flatnonzero(law.lost == 0), np.flatnonzero(law.lost)
     point, found = _with_best_removed(law, np.append(np.zeros(len(law.lost)), 1.0), 0.0)
-    for steps in range(_OUTER_STEPS):
-        value = found.hinged.value
-        if value < EXCESS_FLOOR:
-            break
+    steps = 0
+    while found.hinged.value >= EXCESS_FLOOR and steps < _OUTER_STEPS:
+        steps, value = steps + 1, found.hinged.value
         curvature = found.hessian[np.ix_(index, index)]
         if len(inner):
             mixed = found.hessian[np.ix_(index, inner)]
@@ -192,10 +191,7 @@ def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
         ridge = 1e-12 * np.trace(curvature) * np.eye(len(index))
         direction = np.zeros_like(point)
         direction[index] = -np.linalg.solve(curvature + ridge, found.gradient[index])
-        following = _lowered(law, point, found, direction)
-        if following is None:
-            break
-        point, found = following
+        point, found = _lowered(law, point, found, direction)
         if found.hinged.value > (1 - 1e-6) * value:
             break
     at_end = _Excess.evaluate(law, point[:-1])
@@ -206,22 +202,23 @@ def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
 
 def _lowered(
     law: FeatureLaw, point: Array, found: _AtMargin, direction: Array
-) -> tuple[Array, _AtMargin] | None:
-    """Return a point along the direction with a lower max_a H, and H there; None if there is none."""
-    length = 1.0
-    best = _with_best_removed(law, point + direction, 0.0)
-    while not best[1].hinged.value < found.hinged.value:
-        length *= 0.5
-        if length < 1e-6:
-            return None
-        best = _with_best_removed(law, point + length * direction, 0.0)
-    gain = np.log(found.hinged.value / max(best[1].hinged.value, EXCESS_FLOOR))
-    while length >= 1 and gain > 0.5 and best[1].hinged.value >= EXCESS_FLOOR:
-        length *= 2
+) -> tuple[Array, _AtMargin]:
+    """Return a point along the direction with a lower max_a H, and H there; the same if none is."""
+    best, length, growth = (point, found), 1.0, 2.0
+    while 1e-6 < length < 1e6:
         trial = _with_best_removed(law, point + length * direction, 0.0)
-        if not trial[1].hinged.value < best[1].hinged.value:
+        value = trial[1].hinged.value
+        if value < best[1].hinged.value:
+            # Only where the first step gains much are there long ways to go.
+            far = value < 0.6 * best[1].hinged.value
+            best = trial
+            if growth < 1 or not far or value < EXCESS_FLOOR:
+                break
+        elif length > 1:
             break
-        best = trial
+        else:
+            growth = 0.5
+        length *= growth
     return best
 
 
