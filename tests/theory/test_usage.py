@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sparsetoken import ParameterError, Query, Task, Training, oracle, predict
+from sparsetoken import ParameterError, Query, Task, Training, curve, oracle, predict
 
 TASK = Task(length=20, informative=1, strength=5.0)
 TRAINING = Training(alpha0=8, alpha1=8, ridge=1e-2, query_step=40)
@@ -67,6 +67,20 @@ def test_two_numbers_repair_a_length_shift():
     best = predict(TASK, TRAINING, at_sharpness="best", recalibrate=True, **options)
     assert best.test_error < pair.test_error + best.uncertainty.test_error
     assert best.test_error > oracle(at, classifier="bayes").error
+
+
+def test_a_curve_over_what_changes_at_test_time():
+    lengths = [20, 60]
+    found = curve(TASK, TRAINING, over="at_length", values=lengths, recalibrate=True)
+    for length, record in zip(lengths, found, strict=True):
+        alone = predict(TASK, TRAINING, at=TASK.replace(length=length), recalibrate=True)
+        bar = record.uncertainty.test_error + alone.uncertainty.test_error
+        assert record.test_error == pytest.approx(alone.test_error, abs=bar)
+    assert found.to_rows()[1]["at_length"] == 60
+    sharp = curve(TASK, TRAINING, over="at_sharpness", values=[0.5, math.inf], tolerance=1e-3)
+    assert [record.at_sharpness for record in sharp] == [0.5, math.inf]
+    with pytest.raises(ParameterError, match="one of length"):
+        curve(TASK, TRAINING, over="at_alpha1", values=[1.0])
 
 
 def test_best_is_no_worse_than_any_other():

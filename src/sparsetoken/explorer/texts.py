@@ -38,11 +38,10 @@ def as_python(state: State) -> str:
             f"print(found.column({state.quantity!r}))",
         ]
     elif state.view == "shift":
-        names.append("predict")
+        names.append("curve")
         lines += [
-            f"for length in {values}:",
-            f"    found = predict(task, training, at=task.replace(length=length){given})",
-            "    print(length, found.test_error)",
+            f'found = curve(task, training, over="at_length", values={values}{given})',
+            'print(found.column("test_error"))',
         ]
     elif state.view == "strength":
         names.append("required_strength")

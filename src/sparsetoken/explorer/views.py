@@ -35,9 +35,12 @@ class Accuracy:
     map_points: int
 
 
+# In the rows of a map beside the classifiers: training data are separable where it is above 1.
+CAPACITY_RATIO = "capacity_ratio"
+
 # First what the eye needs while a slider moves, then the package's default accuracy.
 SCREEN = Accuracy("screen", 5e-3, 12, 8)
-FINAL = Accuracy("final", 1e-4, LIMITS["points"], LIMITS["map_points"])
+FINAL = Accuracy("final", 1e-4, LIMITS["points"], 20)
 
 
 def pieces(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
@@ -209,8 +212,10 @@ def _turning(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Ite
 def _map(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
     from sparsetoken.theory.prediction import curve
 
+    capacities = _CapacityRatios(state)
+
     def row(pair: tuple[Task, Training], values: Sequence[float]) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         for classifier in state.classifiers:
             line = curve(
                 *pair,
@@ -223,7 +228,31 @@ def _map(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterato
             found[classifier] = [_finite(value) for value in line.column(state.quantity)]
         return found
 
+    def ratios(pair: tuple[Task, Training], values: Sequence[float]) -> dict[str, Any]:
+        at = [vary(state.over, value, *pair) for value in _checked(values, check)]
+        return {CAPACITY_RATIO: [capacities.at(*settings) for settings in at]}
+
     yield from _rows(state, accuracy, check, row)
+    if accuracy is FINAL and "attention" in state.classifiers:
+        again = _rows(state, accuracy, check, ratios)
+        yield from (piece for piece in again if piece["kind"] == "row")
+
+
+class _CapacityRatios:
+    """Capacities of attention over its readout's samples, each found once."""
+
+    def __init__(self, state: State) -> None:
+        self._query = _query(state)
+        self._known: dict[tuple[Task, Training], float] = {}
+
+    def at(self, task: Task, training: Training) -> float | None:
+        from sparsetoken.theory.capacity import capacity
+
+        # Neither the readout's own samples nor its ridge change what can be separated.
+        alike = training if training.reuse else training.replace(alpha1=1.0, ridge=1.0)
+        if (task, alike) not in self._known:
+            self._known[task, alike] = capacity(task, alike, query=self._query).alpha
+        return _finite(self._known[task, alike] / training.alpha1)
 
 
 def _rows(
@@ -279,26 +308,21 @@ def _capacity(state: State, accuracy: Accuracy, check: Callable[[], None]) -> It
 
 
 def _shift(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.prediction import predict
+    from sparsetoken.theory.prediction import curve
 
     values = axis_values(state, accuracy)
     for classifier in state.classifiers:
         for name, options in _repairs(classifier):
-            records = []
-            for value in _checked(values, check):
-                at = state.task.replace(length=int(value))
-                records.append(
-                    predict(
-                        state.task,
-                        state.training,
-                        classifier=classifier,
-                        query=_query(state, classifier),
-                        at=at,
-                        tolerance=accuracy.tolerance,
-                        **options,
-                    )
-                )
-            found = Curve("at_length", tuple(values), tuple(records), state.settings())
+            found = curve(
+                state.task,
+                state.training,
+                over="at_length",
+                values=_checked(values, check),
+                classifier=classifier,
+                query=_query(state, classifier),
+                tolerance=max(accuracy.tolerance, 1e-3),
+                **options,
+            )
             yield _line(name, found, "test_error")
 
 
@@ -309,9 +333,9 @@ def _repairs(classifier: str) -> list[tuple[str, dict[str, Any]]]:
         (f"{classifier}, bias moved", {"recalibrate": True}),
     ]
     if classifier == "attention":
-        best = {"at_sharpness": "best", "recalibrate": True}
         hard = {"at_sharpness": math.inf, "recalibrate": True}
-        ways += [("attention, best sharpness and bias", best), ("hard maximum, bias moved", hard)]
+        best = {"at_sharpness": "best", "recalibrate": True}
+        ways += [("hard maximum, bias moved", hard), ("attention, best sharpness and bias", best)]
     return ways
 
 

@@ -205,6 +205,9 @@ class Prediction(Record):
         return {**first, **self.metrics("auc"), **flat}
 
 
+# Before a field of the task at test time, where that varies.
+_AT = "at_"
+
 RANKING = ("auc", "average_precision", "balanced_error")
 LOCALISATION = ("attended_mass", "hit_rate")
 METRICS = (*RANKING, *LOCALISATION)
@@ -269,7 +272,9 @@ def curve(
     Parameters
     ----------
     over : str
-        A numeric field of `Task` or `Training`, or of `Query` if a query is given.
+        A numeric field of `Task` or `Training`, or of `Query` if a query is given; "at_length",
+        "at_strength" and so on for a field of the task at test time, or "at_sharpness". What is
+        tested in many ways is trained once.
     values : iterable of float
         Its values, in the order in which predictions are returned.
     task, training, classifier, query, at, at_sharpness, recalibrate, tolerance
@@ -281,12 +286,16 @@ def curve(
     points, predictions = [], []
     for value in values:  # one by one: they may come as the caller makes them
         points.append(value)
-        varied_task, varied_training, path.query = vary(over, value, task, training, query)
-        predictions.append(path.predict(varied_task, varied_training))
+        if over.startswith(_AT):
+            path.usage = path.usage.varied(over.removeprefix(_AT), value, task)
+            predictions.append(path.predict(task, training))
+        else:
+            varied_task, varied_training, path.query = vary(over, value, task, training, query)
+            predictions.append(path.predict(varied_task, varied_training))
     fixed = {"classifier": classifier, **task.to_dict(), **training.to_dict()}
     if query is not None:
         fixed |= query.to_dict()
-    fixed.pop(over)
+    fixed.pop(over, None)
     return Curve(over, tuple(points), tuple(predictions), fixed)
 
 

@@ -7,13 +7,14 @@ and a better bias: two numbers.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
-from sparsetoken.task import Query, Task
+from sparsetoken.task import Query, Task, vary
 from sparsetoken.theory.laws import FeatureLaw, ScoreLaw, score_law
 from sparsetoken.theory.limit import LimitReadout
 from sparsetoken.theory.ranking import Ranking, best_threshold, first_replicate
@@ -28,8 +29,10 @@ BIAS = -2
 
 # Where the best sharpness is looked for, beside the trained one and infinity, and with how many
 # points a class and replicate, as a power of two.
-_SHARPNESS_GRID = np.geomspace(0.03, 30.0, 13)
-_SEARCH_SIZE = 9
+_SHARPNESS_GRID = np.geomspace(0.03, 30.0, 10)
+_SEARCH_SIZE = 7
+# The error is flat around the best sharpness: this much of its logarithm changes nothing.
+_LOG_ACCURACY = 0.02
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,16 @@ class Usage:
     def differs(self) -> bool:
         """Whether the law of the features is another one than in training."""
         return self.at is not None or self.sharpness is not None
+
+    def varied(self, name: str, value: Any, task: Task) -> "Usage":
+        """Return the usage with another sharpness, or with a field of the task at test time changed.
+
+        That task is the one of training unless another was given.
+        """
+        if name == "sharpness":
+            return replace(self, sharpness=value)
+        (at,) = vary(name, value, self.at or task)
+        return replace(self, at=at)
 
     def check(self, takes_query: bool, classifier: str) -> None:
         """Refuse a sharpness for a classifier without a query."""
@@ -141,7 +154,7 @@ def best_sharpness(
         lambda logarithm: error(float(np.exp(logarithm))),
         bounds=(np.log(max(low, 1e-3)), np.log(high)),
         method="bounded",
-        options={"maxiter": 14, "xatol": 1e-3},
+        options={"maxiter": 14, "xatol": _LOG_ACCURACY},
     )
     value, least = float(np.exp(found.x)), float(found.fun)
     if errors[best] <= least:

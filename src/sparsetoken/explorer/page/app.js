@@ -95,21 +95,25 @@ function send(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
 }
 
+let waiting = 0;
 function ask() {
   request += 1;
   send({ kind: "draw", number: request, state: values });
+  clearTimeout(waiting);
+  waiting = setTimeout(() => tell("Computing …"), 400);
 }
 
 function receive(message) {
   if (message.number !== undefined && message.number !== request) return;
+  if (message.number !== undefined) clearTimeout(waiting);
   const handlers = {
     line: () => { putLine(message); },
     axes: () => { map = { axes: message, rows: [] }; },
-    row: () => { map.rows[message.index] = message.values; drawn(); },
+    row: () => { map.rows[message.index] = { ...map.rows[message.index], ...message.values }; if (message.accuracy === "final") tell(`Refining, row ${message.index + 1} of ${map.axes.y.length} …`); drawn(); },
     tokens: () => { drawTokens($("plot"), message); tell(`Learnt query: cosine ${message.alignment.toFixed(3)}, sharpness ${message.sharpness.toFixed(2)}.${message.cut ? " The first 200 tokens are shown." : ""}`); },
     numbers: () => { numbers(message.rows, message.accuracy); },
     note: () => { $("words").hidden = false; $("words").textContent = message.text; $("words").dataset.note = "1"; },
-    done: () => { answered = message.accuracy; if (values.view !== "inside") tell(answered === "final" ? (values.view === "map" ? "Orange: attention is better. Solid: equal. Dashed: 5 % error of attention." : values.view === "turning" ? "Blue: the query points away. Line: the boundary." : "Default accuracy; bands are numerical error bars.") : "Screen accuracy, refining …"); document.body.dataset.answered = `${message.number}:${answered}`; },
+    done: () => { answered = message.accuracy; if (values.view !== "inside") tell(answered === "final" ? (values.view === "map" ? "Orange: attention is better. Below the dotted line its training data can be separated without error." : values.view === "turning" ? "Blue: the query points away. Line: the boundary." : "Default accuracy; bands are numerical error bars.") : "Screen accuracy, refining …"); document.body.dataset.answered = `${message.number}:${answered}`; },
     error: () => { tell(message.text, true); document.body.dataset.answered = `${request}:error`; },
     progress: () => { $("progress").value = message.done; $("progress").max = message.total; },
     dot: () => { picture.dots.push(message); drawn(); },
@@ -138,6 +142,10 @@ function title(name) {
   return `${name.replaceAll("_", " ")}${symbol ? ` (${symbol})` : ""}`;
 }
 
+function quantityName(name) {
+  return name === "alpha" ? "capacity (samples per dimension)" : name.replaceAll("_", " ");
+}
+
 let frame = 0;
 function drawn() {
   cancelAnimationFrame(frame);
@@ -151,7 +159,7 @@ function drawn() {
     const wanted = new Set(current("classifiers"));
     const pins = (values.pins ?? []).length;
     picture.lines = picture.lines.filter((line) => (line.pin === undefined ? !line.stale || wanted.has(line.name) : line.pin < pins));
-    drawLines($("plot"), { ...picture, xTitle, yTitle: current("quantity").replaceAll("_", " "), logX: current("logarithmic"), logY: ["strength", "capacity"].includes(values.view) });
+    drawLines($("plot"), { ...picture, xTitle, yTitle: quantityName(current("quantity")), logX: current("logarithmic"), logY: ["strength", "capacity"].includes(values.view) });
   });
 }
 
@@ -162,7 +170,7 @@ function numbers(rows, accuracy) {
     const line = table.insertRow();
     const head = document.createElement("th");
     head.scope = "row";
-    head.textContent = `${row.name}: ${row.quantity.replaceAll("_", " ")}`;
+    head.textContent = `${row.name}: ${quantityName(row.quantity)}`;
     line.append(head);
     const cell = line.insertCell();
     cell.dataset.name = row.name;

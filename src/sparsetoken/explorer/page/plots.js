@@ -39,10 +39,12 @@ function layout(title, x, y) {
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] };
 
 function band(line, colour) {
-  const low = line.y.map((y, i) => (y === null ? null : y - (line.bar[i] ?? 0)));
-  const high = line.y.map((y, i) => (y === null ? null : y + (line.bar[i] ?? 0)));
+  const known = line.x.map((_, i) => i).filter((i) => line.y[i] !== null);
+  const back = [...known].reverse();
+  const bar = (i) => line.bar[i] ?? 0;
   return {
-    x: [...line.x, ...[...line.x].reverse()], y: [...high, ...[...low].reverse()], fill: "toself",
+    x: [...known, ...back].map((i) => line.x[i]),
+    y: [...known.map((i) => line.y[i] + bar(i)), ...back.map((i) => line.y[i] - bar(i))], fill: "toself",
     fillcolor: colour + "33", line: { width: 0 }, hoverinfo: "skip", showlegend: false, mode: "lines",
   };
 }
@@ -75,9 +77,14 @@ export function drawLines(element, model) {
   return Plotly.react(element, traces, layout("", x, y), CONFIG);
 }
 
+// The line along which values of a map take one level.
+function edge(common, values, level, name, dash) {
+  return { ...common, type: "contour", z: values, contours: { coloring: "none", start: level, end: level, size: 1 }, line: { color: dark() ? "#fff" : "#000", width: 2, dash }, showscale: false, showlegend: true, hoverinfo: "skip", name };
+}
+
 export function drawMap(element, model) {
   const { axes, rows, xTitle, yTitle, quantity } = model;
-  const names = Object.keys(rows[0] ?? {});
+  const names = Object.keys(rows[0] ?? {}).filter((name) => name !== "capacity_ratio");
   const grid = (name) => axes.y.map((_, i) => rows[i]?.[name] ?? axes.x.map(() => null));
   const traces = [];
   const common = { x: axes.x, y: axes.y, hovertemplate: `${xTitle} %{x:.3g}<br>${yTitle} %{y:.3g}<br>%{z:.4g}<extra></extra>` };
@@ -85,15 +92,17 @@ export function drawMap(element, model) {
     const [first, second] = names.map(grid);
     const gain = first.map((row, i) => row.map((value, j) => (value === null || second[i][j] === null ? null : second[i][j] - value)));
     traces.push({ ...common, type: "heatmap", z: gain, zmid: 0, colorscale: [[0, "#0072B2"], [0.5, dark() ? "#16181c" : "#ffffff"], [1, "#D55E00"]], colorbar: { title: { text: `${names[1]} − ${names[0]}`, side: "right" } } });
-    traces.push({ ...common, type: "contour", z: gain, contours: { coloring: "none", start: 0, end: 0, size: 1 }, line: { color: dark() ? "#fff" : "#000", width: 2 }, showscale: false, hoverinfo: "skip", name: "equal" });
-    traces.push({ ...common, type: "contour", z: first, contours: { coloring: "none", start: 0.05, end: 0.05, size: 1 }, line: { color: dark() ? "#fff" : "#000", width: 2, dash: "dash" }, showscale: false, hoverinfo: "skip", name: "5 %" });
+    traces.push(edge(common, gain, 0, `${names[0]} equals ${names[1]}`, "solid"));
+    traces.push(edge(common, first, 0.05, `${names[0]}: error of 5 %`, "dash"));
   } else if (names.length === 1) {
     traces.push({ ...common, type: "heatmap", z: grid(names[0]), zmid: quantity === "alignment" ? 0 : undefined, colorscale: quantity === "alignment" ? [[0, "#0072B2"], [0.5, "#ffffff"], [1, "#D55E00"]] : "Cividis", colorbar: { title: { text: quantity.replaceAll("_", " "), side: "right" } } });
-    if (quantity === "alignment") traces.push({ ...common, type: "contour", z: grid(names[0]), contours: { coloring: "none", start: 0, end: 0, size: 1 }, line: { color: "#000", width: 2 }, showscale: false, hoverinfo: "skip" });
+    if (quantity === "alignment") traces.push(edge(common, grid(names[0]), 0, "alignment 0: beyond it the query points away", "solid"));
   }
+  const ratios = grid("capacity_ratio");
+  if (ratios.flat().some((ratio) => ratio !== null)) traces.push(edge(common, ratios, 1, "capacity of attention", "dot"));
   const x = { title: { text: xTitle }, type: axes.log[0] && axes.x[0] > 0 ? "log" : "linear" };
   const y = { title: { text: yTitle }, type: axes.log[1] ? "log" : "linear" };
-  return Plotly.react(element, traces, { ...layout("", x, y), showlegend: false }, CONFIG);
+  return Plotly.react(element, traces, layout("", x, y), CONFIG);
 }
 
 export function drawTokens(element, piece) {
