@@ -6,7 +6,9 @@
 Settings are drawn at random from the valid range, with a new seed for each audit. For each one plain
 arrays of sequences are drawn, the query is learnt by its definition, the readout is fitted by
 scikit-learn, and errors are counted on fresh sequences; nothing here imports the package's
-simulation, its learning or its losses. Two dimensions, d and d/4, give the shift of order 1/d, which
+simulation, its learning or its losses. Beside the four stages, with fresh samples for the readout or
+without a split, it redoes maximum margins, capacities, joint descent, and message passing, which
+reaches the Bayes floor that no trained classifier may fall below. Two dimensions, d and d/4, give the shift of order 1/d, which
 is removed. The z-scores of what theory says must be what chance gives: per quantity their mean, mean
 square and largest value. The exit code is 1 if they are not.
 
@@ -14,6 +16,7 @@ Results are kept as they come, one line a setting: an audit that was stopped goe
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -30,7 +33,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC, LinearSVC
 
-from sparsetoken import Query, Step, Task, Training, align, capacity, descend, predict
+from sparsetoken import Query, Step, Task, Training, align, capacity, descend, floor, predict
 from sparsetoken.numerics.solution import Status
 from sparsetoken.uncertainty import z_scores
 
@@ -57,8 +60,13 @@ class Setting:
     trials: int
 
 
-def draw_setting(rng: np.random.Generator, dimension: int = 160, trials: int = 20) -> Setting:
-    """Draw a setting: log-uniform where a quantity spans decades, uniform elsewhere."""
+def draw_setting(
+    rng: np.random.Generator, dimension: int = 160, trials: int = 20, *, reuse: bool = False
+) -> Setting:
+    """Draw a setting: log-uniform where a quantity spans decades, uniform elsewhere.
+
+    With `reuse` it is attention that learns its query from the samples of the readout.
+    """
 
     def between(low: float, high: float) -> float:
         return float(np.exp(rng.uniform(np.log(low), np.log(high))))
@@ -80,6 +88,8 @@ def draw_setting(rng: np.random.Generator, dimension: int = 160, trials: int = 2
         inverse_temperature=between(0.3, 3),
     )
     classifier = str(rng.choice(["attention", "attention", "given", "pooled", "vectorised"]))
+    if reuse:
+        classifier, training = "attention", training.replace(alpha0=training.alpha1, reuse=True)
     # The query step that gives a sharpness at which the softmax is neither flat nor hard.
     step = between(0.2, 4) / align(task, training).sharpness
     query = None
@@ -170,7 +180,7 @@ def one_trial(setting: Setting, dimension: int, rng: np.random.Generator) -> dic
     signal = with_cosine(np.eye(dimension)[0], float(rng.uniform(-0.9, 0.9)), rng)
     seen: dict[str, float] = {}
     beta = training.inverse_temperature
-    query = np.zeros(dimension)
+    query, first = np.zeros(dimension), None
     if setting.classifier == "attention" and setting.query is None:
         first = sequences(task, round(training.alpha0 * dimension), signal, rng)
         query, readout = learn_query(*first, training)
@@ -185,7 +195,8 @@ def one_trial(setting: Setting, dimension: int, rng: np.random.Generator) -> dic
     def seen_by_readout(x: Array) -> Array:
         return features(x, setting.classifier, beta * (x @ query))
 
-    x, y = sequences(task, round(training.alpha1 * dimension), signal, rng)
+    fresh = first is None or not training.reuse
+    x, y = sequences(task, round(training.alpha1 * dimension), signal, rng) if fresh else first
     f = seen_by_readout(x)
     w, b = fit(f, y, training.loss, training.ridge)
     margins = y * (f @ w + b)
@@ -280,6 +291,7 @@ def audit_setting(setting: Setting, rng: np.random.Generator) -> dict[str, float
     sizes = (setting.dimension, setting.dimension // SMALLER)
     trials = {d: [one_trial(setting, d, rng) for _ in range(setting.trials)] for d in sizes}
     scores = {}
+    kind = "no split: " if setting.training.get("reuse") else ""
     for name, (value, bar) in theory.items():
         if not all(name in seen for runs in trials.values() for seen in runs):
             continue
@@ -291,7 +303,7 @@ def audit_setting(setting: Setting, rng: np.random.Generator) -> dict[str, float
         if name == "train_loss" and value < ROUNDING:
             continue
         if all(column.std() > 0 for column in values.values()):
-            scores[name] = compare(values, value, bar)
+            scores[kind + name] = compare(values, value, bar)
     return scores
 
 
@@ -386,22 +398,181 @@ def descend_once(
     }
 
 
+def audit_margin(
+    rng: np.random.Generator, dimension: int = 160, trials: int = 20
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return a random separable problem, and z-scores of its maximum-margin classifier."""
+    length = int(rng.integers(3, 16))
+    informative = int(rng.integers(1, max(2, length // 2)))
+    task = Task(length, informative, float(rng.uniform(0.5, 5)), float(rng.uniform(0.3, 0.7)))
+    query = Query(float(rng.uniform(-1, 1)), float(rng.uniform(0.2, 3)))
+    # Far enough below the capacity that no small data set is beyond it by chance.
+    alpha = float(rng.uniform(0.1, 0.55)) * min(capacity(task, query=query).alpha, 6.0)
+    found = predict(task, Training(1.0, alpha, ridge=0.0), query=query, tolerance=1e-4)
+    sizes = (dimension, dimension // SMALLER)
+    runs = {d: [widest_once(task, query, alpha, d, rng) for _ in range(trials)] for d in sizes}
+    record, scores = found.to_dict(), {}
+    for name in ("margin", "test_error"):
+        value, bar = record[name], record[f"{name}_uncertainty"]
+        if name == "test_error" and value * FRESH * trials < FEW:
+            continue
+        values = {d: np.array([one[name] for one in runs[d]]) for d in sizes}
+        scores[f"widest margin: {name}"] = compare(values, value, bar)
+    return {"task": task.to_dict(), "query": query.to_dict(), "alpha1": alpha}, scores
+
+
+def widest_once(
+    task: Task, query: Query, alpha: float, dimension: int, rng: np.random.Generator
+) -> dict[str, float]:
+    """Return the largest margin of one data set by a support vector machine, and its test error."""
+    signal = with_cosine(np.eye(dimension)[0], 0.5, rng)
+    direction = query.sharpness * with_cosine(signal, query.alignment, rng)
+
+    def drawn(count: int) -> tuple[Array, Array]:
+        x, y = sequences(task, count, signal, rng)
+        return features(x, "attention", x @ direction), y
+
+    f, y = drawn(round(alpha * dimension))
+    while len(np.unique(y)) < 2:
+        f, y = drawn(len(y))
+    machine = SVC(C=1e8, kernel="linear", tol=1e-6).fit(f, y)
+    wrong = 0
+    for size in _blocks(FRESH, task.length * dimension):
+        fresh, labels = drawn(size)
+        wrong += int(np.sum(machine.predict(fresh) != labels))
+    return {
+        "margin": 1 / float(np.linalg.norm(machine.coef_)),
+        "test_error": wrong / FRESH,
+    }
+
+
+def audit_floor(
+    rng: np.random.Generator, dimension: int = 320, trials: int = 20
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return a random task, and z-scores of message passing against the Bayes floor.
+
+    A trained classifier may be anywhere above the floor: its score is 0 there, and negative below.
+    """
+    while True:
+        length = int(rng.integers(3, 13))
+        task = Task(
+            length,
+            int(rng.integers(1, 1 + min(3, length - 1))),
+            float(rng.uniform(1, 5)),
+            float(rng.uniform(0.3, 0.7)),
+        )
+        alpha = float(rng.uniform(0.5, 3))
+        least = floor(task, alpha, tolerance=1e-4)
+        if least.phase == "easy":
+            break
+    record = least.to_dict()
+    sizes = (dimension, dimension // SMALLER)
+    runs = {d: [floor_once(task, alpha, d, rng) for _ in range(trials)] for d in sizes}
+
+    def values(name: str) -> dict[int, Array]:
+        return {d: np.array([one[name] for one in runs[d]]) for d in sizes}
+
+    scores = {}
+    for name, theirs in (("overlap", "reachable_overlap"), ("test_error", "reachable_error")):
+        if name == "overlap" or record[theirs] * FRESH * trials >= FEW:
+            found = (record[theirs], record[f"{theirs}_uncertainty"])
+            scores[f"floor: {name}"] = compare(values(name), *found)
+    trained = values("trained")[dimension]
+    error = float(trained.std(ddof=1)) / math.sqrt(trials)
+    below = z_scores(
+        float(trained.mean()) - record["error"],
+        error,
+        freedom=trials - 1,
+        bar=record["error_uncertainty"],
+    )
+    scores["floor: trained classifier below it"] = min(float(below), 0.0)
+    return {"task": task.to_dict(), "alpha": alpha}, scores
+
+
+def floor_once(
+    task: Task, alpha: float, dimension: int, rng: np.random.Generator
+) -> dict[str, float]:
+    """Learn the signal by message passing and a classifier by all stages; measure both."""
+    signal = with_cosine(np.eye(dimension)[0], 0.5, rng)
+    x, y = sequences(task, round(alpha * dimension), signal, rng)
+    training = Training(alpha, alpha, query_step=20.0, reuse=True)
+    estimate = pass_messages(task, x[y > 0])
+    query, _ = learn_query(x, y, training)
+    w, b = fit(features(x, "attention", x @ query), y, "logistic", 0.02)
+    odds = math.log(task.positive_rate / (1 - task.positive_rate))
+    subsets = all_subsets(task)
+    wrong = {"test_error": 0, "trained": 0}
+    for size in _blocks(FRESH, task.length * dimension):
+        x, y = sequences(task, size, signal, rng)
+        evidence = (
+            task.strength * (x @ estimate) - task.strength**2 * float(estimate @ estimate) / 2
+        )
+        ratio = np.logaddexp.reduce(evidence @ subsets.T, axis=1) - math.log(len(subsets))
+        wrong["test_error"] += int(np.sum(y * (ratio + odds) < 0))
+        score = features(x, "attention", x @ query) @ w + b
+        wrong["trained"] += int(np.sum(y * score < 0))
+    cosine = float(estimate @ signal) / float(np.linalg.norm(estimate))
+    return {"overlap": cosine**2, **{name: count / FRESH for name, count in wrong.items()}}
+
+
+def all_subsets(task: Task) -> Array:
+    """Return every choice of R of L places, as rows of 0 and 1."""
+    chosen = list(itertools.combinations(range(task.length), task.informative))
+    rows = np.zeros((len(chosen), task.length))
+    for row, places in zip(rows, chosen, strict=True):
+        row[list(places)] = 1
+    return rows
+
+
+def pass_messages(task: Task, x: Array, rounds: int = 60) -> Array:
+    """Return the posterior mean of the signal from positive sequences, by message passing.
+
+    It alternates between the signal, given expected places v̂, and the posterior of the places over
+    all subsets, given scores along the signal; both subtract what they sent a round before.
+    """
+    subsets, theta, d = all_subsets(task), task.strength, x.shape[2]
+    places = np.full(x.shape[:2], task.informative / task.length)
+    variance = np.zeros_like(places)
+    estimate = np.zeros(d)
+    for _ in range(rounds):
+        precision = theta**2 * float((places**2).sum()) / d
+        field = theta * np.einsum("il,ild->d", places, x)
+        field -= theta**2 * float(variance.sum()) * estimate
+        last, estimate = estimate, field / d / (1 + precision)
+        if np.linalg.norm(estimate - last) < 1e-9:
+            break
+        scores = theta * (x @ estimate) - theta**2 / (1 + precision) * places
+        level = theta**2 * float(estimate @ estimate) / 2
+        chances = softmax((scores - level) @ subsets.T, axis=1)
+        places = chances @ subsets
+        variance = places * (1 - places)
+    return estimate
+
+
+def audit_one(number: int, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+    """Audit a problem whose kind goes by its number; return it and its z-scores."""
+    kind = number % 8
+    if kind == 2:
+        return audit_descent(rng)
+    if kind == 5:
+        described, z = audit_capacity(rng)
+        return described, {"capacity": z}
+    if kind == 6:
+        return audit_margin(rng)
+    if kind == 7:
+        return audit_floor(rng)
+    setting = draw_setting(rng, reuse=kind == 3)
+    return asdict(setting), audit_setting(setting, rng)
+
+
 def run(path: Path, seed: int, settings: int, deadline: float) -> list[dict[str, Any]]:
     """Audit settings that the file does not hold yet, until all are done or time is up."""
     rows = [json.loads(line) for line in path.read_text().splitlines()[1:]]
     for number in range(len(rows), settings):
         if time.monotonic() > deadline:
             break
-        rng = np.random.default_rng([seed, number])
-        if number % 6 == 5:
-            described, z = audit_capacity(rng)
-            row = {"number": number, "setting": described, "z": {"capacity": z}}
-        elif number % 6 == 2:
-            described, scores = audit_descent(rng)
-            row = {"number": number, "setting": described, "z": scores}
-        else:
-            setting = draw_setting(rng)
-            row = {"number": number, "setting": asdict(setting), "z": audit_setting(setting, rng)}
+        described, scores = audit_one(number, np.random.default_rng([seed, number]))
+        row = {"number": number, "setting": described, "z": scores}
         rows.append(row)
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")

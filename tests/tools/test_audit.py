@@ -24,8 +24,12 @@ TASK = {"length": 6, "informative": 1, "strength": 4.0, "positive_rate": 0.5}
 TRAINING = {"alpha0": 3.0, "alpha1": 2.0, "ridge": 0.05, "query_step": 20.0}
 
 
-def setting(loss: str = "logistic", classifier: str = "attention", **query: float) -> Any:
+def setting(
+    loss: str = "logistic", classifier: str = "attention", reuse: bool = False, **query: float
+) -> Any:
     training = {**TRAINING, "loss": loss}
+    if reuse:
+        training |= {"alpha0": TRAINING["alpha1"], "reuse": True}
     return audit.Setting(TASK, training, classifier, query or None, dimension=80, trials=10)
 
 
@@ -45,6 +49,37 @@ def test_theory_is_what_plain_arrays_and_independent_fits_give(chosen: Any) -> N
     scores = audit.audit_setting(chosen, np.random.default_rng(11))
     assert {"test_error", "train_loss", "auc"} <= set(scores)
     assert max(abs(z) for z in scores.values()) < 4, scores
+
+
+def test_training_without_a_split_is_what_plain_arrays_give() -> None:
+    # As above; a deviation of 20 % of the training loss would be noticed.
+    scores = audit.audit_setting(setting(reuse=True), np.random.default_rng(15))
+    assert {f"no split: {name}" for name in ("test_error", "train_loss", "auc")} <= set(scores)
+    assert max(abs(z) for z in scores.values()) < 4, scores
+
+
+def test_margins_agree_with_support_vector_machines() -> None:
+    # 8 trials leave 1 to 2 % of the margin, so that 8 % would be noticed.
+    _, scores = audit.audit_margin(np.random.default_rng(16), dimension=80, trials=8)
+    assert set(scores) == {"widest margin: margin", "widest margin: test_error"}
+    assert max(abs(z) for z in scores.values()) < 4, scores
+
+
+def test_message_passing_reaches_the_floor_and_training_stays_above(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, scores = audit.audit_floor(np.random.default_rng(17), dimension=120, trials=8)
+    assert set(scores) == {
+        "floor: overlap",
+        "floor: test_error",
+        "floor: trained classifier below it",
+    }
+    assert max(abs(z) for z in scores.values()) < 4, scores
+    # A floor of fewer samples is too high: message passing is below it.
+    true = audit.floor
+    monkeypatch.setattr(audit, "floor", lambda task, alpha, **more: true(task, alpha / 4, **more))
+    _, scores = audit.audit_floor(np.random.default_rng(17), dimension=120, trials=8)
+    assert scores["floor: overlap"] > 4
 
 
 def test_a_theory_of_another_problem_is_noticed() -> None:
