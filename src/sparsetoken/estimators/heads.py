@@ -43,6 +43,8 @@ FAMILIES = ("pooled", "extremes", "two-step", "tied", "free")
 STARTING_SHARPNESS = (1.0, 4.0)
 # Steps that decide between starts.
 TRIAL_STEPS = 10
+# Iterations that put attended features into groups, one for each head.
+GROUPING_STEPS = 20
 # Above this size the starts are tried on a part of the samples; refinement ends on all of them.
 LARGE_BYTES = 2**29
 
@@ -435,29 +437,95 @@ def _refined(
     plan: Plan,
     settings: HeadSettings,
 ) -> list[FittedHeads]:
-    """Refine one head after another, each begun on what the ones before it miss."""
+    """Refine one head after another, each begun on what the ones before it miss.
+
+    Several heads also begin all at once, one for each kind of evidence that the first has found, and
+    the better end is kept: a head that has settled between two kinds does not leave that place.
+    """
     tied = plan.family == "tied"
     search = Refinement(problems, settings, plan.sharpness)
     smaller = _smaller(search)
-    heads, steps = smaller.best_start(directions, plan.ridge, tied=tied)
     ridges = np.array([plan.ridge])
-    for index in range(settings.heads):
-        if index:
-            heads, more = _with_one_more(search, for_query, heads, plan, tied=tied)
-            steps += more
-        if smaller is not search:
-            objective, found = smaller.descend(
-                heads, ridges, tied=tied, max_steps=settings.max_iter
-            )
+
+    def settled(heads: list[Heads]) -> tuple[list[Heads], Descents, int]:
+        steps = 0
+        for stage in [search] if smaller is search else [smaller, search]:
+            objective, found = stage.descend(heads, ridges, tied=tied, max_steps=settings.max_iter)
             heads = objective.unpack(found.points)
             steps += int(found.steps.max())
-        objective, found = search.descend(heads, ridges, tied=tied, max_steps=settings.max_iter)
-        heads = objective.unpack(found.points)
-        steps += int(found.steps.max())
+        return heads, found, steps
+
+    heads, steps = smaller.best_start(directions, plan.ridge, tied=tied)
+    heads, found, more = settled(heads)
+    steps += more
+    starts = [heads_of_kinds(one, search, row) for row, one in enumerate(heads)]
+    for _ in range(1, settings.heads):
+        heads, tried = _with_one_more(search, for_query, heads, plan, tied=tied)
+        heads, found, more = settled(heads)
+        steps += tried + more
+    fitted = _as_fitted(heads, found, steps)
+    if settings.heads == 1:
+        return fitted
+    heads, found, more = settled(starts)
+    together = _as_fitted(heads, found, steps + more)
+    return [min(pair, key=lambda one: one.objective) for pair in zip(fitted, together, strict=True)]
+
+
+def _as_fitted(heads: list[Heads], found: Descents, steps: int) -> list[FittedHeads]:
     return [
         FittedHeads(one, float(value), steps, bool(done))
         for one, value, done in zip(heads, found.values, found.converged, strict=True)
     ]
+
+
+def heads_of_kinds(first: Heads, search: Refinement, row: int) -> Heads:
+    """Return a start for several heads, one for each kind of token that one head attends to.
+
+    The attended features of the samples whose class it speaks for are put into as many groups; each
+    head begins at the centre of one, blunt, with the mean decision of a constant.
+    """
+    problems, settings = search.problems, search.settings
+    count = settings.heads
+    if count == 1:
+        return first
+    side = 1.0 if np.sum(first.queries * first.weights) >= 0 else -1.0
+    features = head_features(problems.sequences, first.queries, problems.scaler, settings.pooling)
+    weights = np.where(problems.labels[row] == side, problems.weights[row], 0.0)
+    centres = centres_of_groups(features, weights, count)
+    scale = spreads(problems.sequences, problems.scaler, centres, problems.weights[row])[:, None]
+    queries = np.divide(centres, scale, out=np.zeros_like(centres), where=scale > 0)
+    start = Heads(queries, side * queries / count, 0.0)
+    decisions = start.decisions(problems.sequences, problems.scaler, settings.pooling)
+    prior = prior_bias(problems.labels[[row]], problems.weights[[row]], settings.loss)[0]
+    return replace(start, bias=float(prior - problems.weights[row] @ decisions))
+
+
+def centres_of_groups(features: Array, weights: Array, count: int) -> Array:
+    """Return the centres (count, d) of groups of weighted features (n, d), by Lloyd's iterations.
+
+    They begin as parts of equal weight along the direction of the largest variance. Nothing is
+    random: a sample of weight 2 is two samples, and their order plays no part.
+    """
+    chosen = weights > 0
+    features, weights = features[chosen], weights[chosen] / weights.sum()
+    centred = features - weights @ features
+    direction = centred[np.argmax(np.einsum("nd,nd->n", centred, centred))]
+    for _ in range(GROUPING_STEPS):
+        direction = (weights * (centred @ direction)) @ centred
+        direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+    order = np.argsort(centred @ direction, kind="stable")
+    before = np.cumsum(weights[order]) - weights[order] / 2
+    group = np.empty(len(features), dtype=int)
+    group[order] = np.minimum((count * before).astype(int), count - 1)
+    centres = np.zeros((count, features.shape[1]))
+    for _ in range(GROUPING_STEPS):
+        for index in range(count):
+            own = weights * (group == index)
+            if own.sum() > 0:
+                centres[index] = own @ features / own.sum()
+        distances = np.einsum("kd,kd->k", centres, centres) - 2 * features @ centres.T
+        group = distances.argmin(axis=1)
+    return centres
 
 
 def _with_one_more(

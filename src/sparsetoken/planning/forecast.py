@@ -25,7 +25,7 @@ from sparsetoken.planning.learning_curve import (
 from sparsetoken.records import Record, to_frame
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Backtest", "Forecast", "Outlook", "RequiredSamples", "forecast"]
+__all__ = ["Backtest", "Forecast", "Outlook", "RequiredSamples", "agrees", "forecast"]
 
 # The ends and the middle of an 80 % band.
 _LEVELS = np.array([0.1, 0.5, 0.9])
@@ -356,9 +356,14 @@ def _backtest(half: CurvePosterior, part: LearningCurve, whole: LearningCurve) -
     size = int(whole.sizes[-1])
     said = _outlook(half, size)
     seen, error = float(whole.errors[-1]), float(whole.standard_errors[-1])
-    side = said.high - said.error if seen > said.error else said.error - said.low
-    within = bool(abs(seen - said.error) <= np.hypot(side, _BAND * error))
+    within = agrees(said, seen, error)
     return Backtest(part.samples, size, said.error, said.low, said.high, seen, error, within=within)
+
+
+def agrees(said: Outlook, seen: float, standard_error: float) -> bool:
+    """Return whether what was measured agrees with an 80 % band, given its own standard error."""
+    side = said.high - said.error if seen > said.error else said.error - said.low
+    return bool(abs(seen - said.error) <= np.hypot(side, _BAND * standard_error))
 
 
 def _required(
