@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: FORCE attack audit reproduce test lint format types docs clean browser package explore
+.PHONY: FORCE attack audit reproduce test lint format types docs clean browser package explore lock
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -46,6 +46,10 @@ format: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+# Exact versions and hashes of all that is installed; `make lock UPGRADE=--upgrade` takes new ones.
+lock: $(VENV)/.installed-lock
+	$(BIN)/python tools/lock.py $(UPGRADE)
 
 # Asked every time: only the tool knows whether an environment was made in this folder.
 $(VENV)/.installed: FORCE

@@ -1,7 +1,8 @@
 """Make .venv and install the package with the named extra: `python3 tools/install.py [extra]`.
 
-Called by the Makefile. Written for any Python 3, so that an old one gets a message rather than a
-syntax error.
+Called by the Makefile. All that comes from elsewhere, pip and the build's own tools included, has
+the version and one of the hashes in requirements/. Written for any Python 3, so that an old one
+gets a message rather than a syntax error.
 """
 
 import os
@@ -11,7 +12,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 PYTHON = os.path.join(VENV, "bin", "python")
-SOURCES = [os.path.join(ROOT, name) for name in ("pyproject.toml", "constraints.txt")]
+LOCKED = os.path.join(ROOT, "requirements")
+PIP = ("--require-hashes", "-r", "requirements/pip.txt")
 OLDEST = (3, 11)
 
 
@@ -32,7 +34,9 @@ def main(extra):
         sys.stdout.flush()
         if not works():
             make_environment()
-        install("-e", ".[" + extra + "]" if extra else ".")
+        install(*PIP)
+        install("--require-hashes", "-r", "requirements/{}.txt".format(extra or "base"))
+        install("--no-deps", "--no-build-isolation", "-e", ".")
         for path in {stamp, os.path.join(VENV, ".installed")}:
             with open(path, "w"):
                 pass
@@ -55,9 +59,11 @@ class Lock:
 
 def is_fresh(stamp):
     """Tell whether the stamp exists, is at least as new as its sources, and was made here."""
+    sources = [os.path.join(LOCKED, name) for name in os.listdir(LOCKED)]
+    sources.append(os.path.join(ROOT, "pyproject.toml"))
     return (
         os.path.exists(stamp)
-        and all(os.path.getmtime(stamp) >= os.path.getmtime(source) for source in SOURCES)
+        and all(os.path.getmtime(stamp) >= os.path.getmtime(source) for source in sources)
         and made_here()
     )
 
@@ -93,22 +99,14 @@ def make_environment():
     command = [sys.executable, "-m", "venv", "--clear", VENV]
     if subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         subprocess.check_call([*command, "--without-pip"])
-        subprocess.check_call(
-            [sys.executable, "-m", "pip", "--python", PYTHON, "install", "--quiet", "pip"]
-        )
+        outside = [sys.executable, "-m", "pip", "--python", PYTHON, "install", "--quiet"]
+        subprocess.check_call([*outside, *PIP], cwd=ROOT)
 
 
 def install(*what):
-    """Run pip with the versions of constraints.txt, those of the build's own tools included."""
-    # By a name without folders: pip takes a path with a space for two.
-    environment = dict(
-        os.environ,
-        PIP_CONSTRAINT="constraints.txt",
-        PIP_BUILD_CONSTRAINT="constraints.txt",
-        PIP_DISABLE_PIP_VERSION_CHECK="1",
-    )
-    command = [PYTHON, "-m", "pip", "install", "--quiet", *what]
-    if subprocess.call(command, env=environment, cwd=ROOT):
+    """Run pip in the root of the project, so that no path in it can have a space."""
+    command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.call([*command, *what], cwd=ROOT):
         sys.exit("pip could not install sparsetoken; its messages are above.")
 
 
