@@ -1,9 +1,13 @@
 """Settings of all tests."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+# A shell starts what runs in the background with Ctrl-C ignored, and processes of tests inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples on every run, and no time limit for one example: a slow machine is no failure.
 settings.register_profile("repeatable", deadline=None, derandomize=True)

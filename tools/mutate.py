@@ -1,30 +1,42 @@
 """Change the source in small ways and see which tests notice: `python tools/mutate.py --count 150`.
 
 A mutant is one change of one expression in one module: an operator swapped, a comparison turned, a
-number moved, a condition negated, a statement dropped. Mutants are drawn at random with a seed, the
-same number of lines having the same chance. Each runs the tests of its room in a copy of the
-source, first those of its own module, until one fails. The table says which mutants survived; a
-survivor is a change that no test notices, or one that means the same.
+number moved, a condition negated, a statement dropped. Mutants are drawn at random with a seed, every
+one with the same chance. First the tests run once, unchanged, and it is noted which lines each
+executes and how long it takes. A mutant then runs, in a copy of the source, the tests that execute
+its line, the quickest first, until one fails or a budget of time is used up. The table says which
+mutants survived; a survivor is a change that no test notices, or one that means the same.
+
+Limits are CPU seconds, so that a busy machine kills no mutant.
 """
 
 import argparse
 import ast
 import copy
 import csv
+import importlib
+import json
 import os
 import random
+import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import coverage
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "sparsetoken"
-ROOMS = ("theory", "simulation", "learning", "estimators", "sweeps", "numerics", "planning")
+ROOMS = ("theory", "simulation", "learning", "estimators", "sweeps")
+TESTED = (*ROOMS, "numerics")
+COLUMNS = ("module", "line", "column", "change", "state", "by", "reason")
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -46,8 +58,15 @@ class Mutant(NamedTuple):
 
     module: Path
     line: int
+    column: int
     change: str
     text: str
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """What tells it from the others, as in the table."""
+        inside = self.module.relative_to(SOURCE)
+        return (str(inside), str(self.line), str(self.column), self.change)
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -122,51 +141,153 @@ def mutants(module: Path) -> list[Mutant]:
             tree = ast.parse(text)
             old = next(other for k, other in enumerate(ast.walk(tree)) if k == number)
             changed = ast.fix_missing_locations(_Replace(old, new).visit(tree))
-            line = getattr(node, "lineno", 0)
-            found.append(Mutant(module, line, change, ast.unparse(changed)))
+            place = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+            found.append(Mutant(module, *place, change, ast.unparse(changed)))
     return found
 
 
-def tests_of(module: Path) -> list[str]:
-    """Return the test files of a module's room, those named after the module first."""
-    room = module.relative_to(SOURCE).parts[0]
-    folder = ROOT / "tests" / room
-    files = sorted(folder.glob("test_*.py"))
-    files.sort(key=lambda path: module.stem not in path.stem)
-    more = {"learning": "simulation", "numerics": "theory"}.get(room)
-    if more:
-        files += sorted((ROOT / "tests" / more).glob("test_*.py"))
-    return [str(path) for path in files]
+class Observer:
+    """A plugin of pytest that notes each test's CPU seconds and whether it passed."""
+
+    def __init__(self, measured: coverage.Coverage) -> None:
+        self.measured = measured
+        self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Note the lines of one test under its name, with the time of its processes."""
+        self.measured.switch_context(item.nodeid)
+        begin = sum(os.times()[:4])
+        yield
+        self.seconds[item.nodeid] = sum(os.times()[:4]) - begin
+        self.measured.switch_context("")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Leave out what fails unchanged."""
+        if report.failed:
+            self.failed.add(report.nodeid)
 
 
-def is_killed(mutant: Mutant, seconds: float) -> tuple[bool, str]:
-    """Run the tests against a copy of the source with the change; tell whether one failed."""
+class FirstFailure:
+    """A plugin of pytest that keeps the first test that fails."""
+
+    name = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the first failure."""
+        if report.failed and not self.name:
+            self.name = report.nodeid
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a module that cannot be imported any more."""
+        if report.failed and not self.name:
+            self.name = f"import of {report.nodeid}"
+
+
+def in_a_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
+    """Return what the work returns in a fork of this process; None if it broke or took too long.
+
+    What is imported already, which is most of the time of a short test, is shared.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setpgrp()
+        if seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 5))
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        with os.fdopen(writing, "w") as file:
+            json.dump(work(), file)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        answer = file.read()
+    os.waitpid(child, 0)
+    return json.loads(answer) if answer else None
+
+
+def run_pytest(tests: list[str], plugin: object, *options: str) -> None:
+    """Run tests in this process."""
+    always = ["-q", "--no-header", "--no-showlocals", "--tb=no", "-p", "no:cacheprovider"]
+    pytest.main(
+        [*always, "-m", "not slow", f"--rootdir={ROOT}", *options, *tests], plugins=[plugin]
+    )
+
+
+def observe(room: str) -> dict[str, Any]:
+    """Run a room's tests unchanged; return each test's seconds and the lines it executes."""
+
+    def work() -> dict[str, Any]:
+        sys.path.insert(0, str(SOURCE.parent))
+        measured = coverage.Coverage(source=[str(SOURCE)], data_file=None, config_file=False)
+        observer = Observer(measured)
+        measured.start()
+        run_pytest([str(ROOT / "tests" / room)], observer)
+        measured.stop()
+        data, lines = measured.get_data(), {}
+        for path in data.measured_files():
+            found = data.contexts_by_lineno(path)
+            inside = str(Path(path).relative_to(SOURCE))
+            lines[inside] = {str(line): list(names) for line, names in found.items()}
+        seconds = {k: v for k, v in observer.seconds.items() if k not in observer.failed}
+        return {"seconds": seconds, "failed": sorted(observer.failed), "lines": lines}
+
+    found = in_a_process(work)
+    if not found or not found["seconds"]:
+        sys.exit(f"the tests of {room} do not run unchanged")
+    for name in found["failed"]:
+        print(f"{name} fails unchanged, and is left out", flush=True)
+    return dict(found)
+
+
+class Notes:
+    """Which tests execute a line, the quickest first."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            path.write_text(json.dumps([observe(room) for room in TESTED]))
+        self.seconds: dict[str, float] = {}
+        self._lines: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._modules: dict[str, set[str]] = defaultdict(set)
+        for found in json.loads(path.read_text()):
+            self.seconds |= found["seconds"]
+            for module, lines in found["lines"].items():
+                for line, names in lines.items():
+                    self._lines[module, line].update(names)
+                    self._modules[module].update(names)
+
+    def tests_of(self, mutant: Mutant, budget: float) -> list[str]:
+        """Return the tests of a mutant's line, or of its module if that is read at import."""
+        module, line, *_ = mutant.name
+        names = self._lines[module, line] & set(self.seconds) or self._modules[module]
+        chosen, total = [], 0.0
+        for name in sorted(names & set(self.seconds), key=self.seconds.__getitem__):
+            total += self.seconds[name]
+            if chosen and total > budget:
+                break
+            chosen.append(name)
+        return chosen
+
+
+def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
+    """Run tests against a copy of the source with the change; return what noticed it, or ""."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copied = Path(folder) / "src" / "sparsetoken"
         shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
         (copied / mutant.module.relative_to(SOURCE)).write_text(mutant.text)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(copied.parent),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OMP_NUM_THREADS": "1",
-        }
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "--no-showlocals"]
-        command += ["-p", "no:cacheprovider", *tests_of(mutant.module)]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return True, "too slow"
-        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return done.returncode != 0, failed[0][:120] if failed else ""
+
+        def work() -> str:
+            sys.path.insert(0, str(copied.parent))
+            os.environ["PYTHONPATH"] = str(copied.parent)
+            first = FirstFailure()
+            run_pytest(tests, first, "-x")
+            return first.name
+
+        found = in_a_process(work, seconds)
+    return "time limit" if found is None else str(found)
 
 
 def main() -> None:
@@ -175,44 +296,63 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="*", default=ROOMS)
-    parser.add_argument("--seconds", type=float, default=900.0, help="for one mutant")
+    parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds of tests")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="try the survivors again")
     parser.add_argument("--table", type=Path, default=ROOT / "benchmarks" / "mutants.csv")
+    parser.add_argument("--notes", type=Path, required=True, help="file for what each test runs")
     options = parser.parse_args()
+    os.chdir(ROOT)
+    share_imports()
+    notes = Notes(options.notes)
     modules = [path for room in options.rooms for path in sorted((SOURCE / room).rglob("*.py"))]
     everything = [mutant for module in modules for mutant in mutants(module)]
-    rng = random.Random(options.seed)
-    drawn = rng.sample(everything, min(options.count, len(everything)))
-    known = _known(options.table)
-    for number, mutant in enumerate(drawn, 1):
-        name = (str(mutant.module.relative_to(SOURCE)), str(mutant.line), mutant.change)
-        if name in known:
-            continue
-        begin = time.perf_counter()
-        killed, by = is_killed(mutant, options.seconds)
-        known[name] = "killed" if killed else "survived"
-        _append(options.table, [*name, known[name], by])
+    drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
+    table = read(options.table)
+    begin = time.perf_counter()
+
+    def attempt(mutant: Mutant) -> None:
+        row = table.get(mutant.name, {})
+        if row.get("state") == "killed" or (row and not options.again):
+            return
+        tests = notes.tests_of(mutant, options.budget)
+        by = killer(mutant, tests, 3 * options.budget + 30) if tests else ""
+        row = dict(zip(COLUMNS, mutant.name, strict=False), reason=row.get("reason", ""))
+        table[mutant.name] = {**row, "state": "killed" if by else "survived", "by": by}
+        write(options.table, table)
         took = time.perf_counter() - begin
-        print(
-            f"[{number}/{len(drawn)}] {known[name]:8} {':'.join(name)} ({took:.0f} s)", flush=True
-        )
-    killed_count = sum(state == "killed" for state in known.values())
-    print(f"{killed_count} of {len(known)} mutants killed ({killed_count / len(known):.0%})")
+        state = f"{'killed' if by else 'SURVIVED':8} {':'.join(mutant.name)}"
+        print(f"[{len(table)}/{len(drawn)}, {took:.0f} s] {state} ({len(tests)} tests)", flush=True)
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        list(pool.map(attempt, drawn))
+    killed = sum(row["state"] == "killed" for row in table.values())
+    print(f"{killed} of {len(table)} mutants killed ({killed / len(table):.0%})")
 
 
-def _known(table: Path) -> dict[tuple[str, str, str], str]:
+def share_imports() -> None:
+    """Import what tests need, so that forks have it; nothing of the package itself."""
+    for name in ("distributed", "hypothesis", "matplotlib.pyplot", "pydantic", "scipy.integrate"):
+        importlib.import_module(name)
+    for name in ("scipy.optimize", "scipy.stats", "sklearn.utils.estimator_checks"):
+        importlib.import_module(name)
+
+
+def read(table: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """Return the rows of the table by the mutant's name."""
     if not table.exists():
         return {}
     with table.open(newline="") as file:
-        return {(row[0], row[1], row[2]): row[3] for row in list(csv.reader(file))[1:]}
+        return {tuple(row[name] for name in COLUMNS[:4]): row for row in csv.DictReader(file)}
 
 
-def _append(table: Path, row: list[str]) -> None:
-    new = not table.exists()
-    with table.open("a", newline="") as file:
-        writer = csv.writer(file)
-        if new:
-            writer.writerow(["module", "line", "change", "state", "by"])
-        writer.writerow(row)
+def write(table: Path, rows: dict[tuple[str, ...], dict[str, str]]) -> None:
+    """Write the whole table, sorted, so that a run changes only what it changes."""
+    ordered = sorted(rows.values(), key=lambda row: (row["module"], int(row["line"])))
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(ordered)
 
 
 if __name__ == "__main__":

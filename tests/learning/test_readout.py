@@ -35,9 +35,9 @@ def gradient_norm(features, labels, loss, ridge, readout, weights=None):
 def test_smooth_losses_reach_a_zero_gradient(shape, name, ridge):
     features, labels = draw(*shape)
     readout = fit_readout(features, labels, get_loss(name), ridge)
-    assert readout.converged, readout.status
+    assert readout.solution.converged, readout.solution.message
     assert gradient_norm(features, labels, get_loss(name), ridge, readout) <= 1.1e-8
-    assert readout.residual <= 1e-8
+    assert readout.solution.residual <= 1e-8
 
 
 @pytest.mark.parametrize("shape", [(90, 140), (150, 120), (320, 120), (700, 120)])
@@ -45,7 +45,7 @@ def test_smooth_losses_reach_a_zero_gradient(shape, name, ridge):
 def test_many_dimensions_take_the_first_order_steps_first(shape, ridge):
     features, labels = draw(*shape)
     readout = fit_readout(features, labels, Logistic(), ridge)
-    assert readout.converged, readout.status
+    assert readout.solution.converged, readout.solution.message
     assert gradient_norm(features, labels, Logistic(), ridge, readout) <= 1.1e-8
 
 
@@ -53,7 +53,7 @@ def test_many_dimensions_take_the_first_order_steps_first(shape, ridge):
 def test_without_ridge_above_capacity_the_gradient_vanishes(name):
     features, labels = draw(300, 20)
     readout = fit_readout(features, labels, get_loss(name), 0.0)
-    assert readout.converged
+    assert readout.solution.converged
     assert readout.margin is None
     assert gradient_norm(features, labels, get_loss(name), 0.0, readout) <= 1.1e-8
 
@@ -82,7 +82,7 @@ def test_square_loss_without_ridge_has_the_least_norm_on_degenerate_features(cou
     readout = fit_readout(features, labels, Square(), 0.0)
     centred = features - features.mean(axis=0)
     best = np.linalg.pinv(centred, rcond=1e-11) @ (labels - labels.mean())
-    assert readout.converged
+    assert readout.solution.converged
     assert readout.weights == pytest.approx(best, abs=1e-8)
 
 
@@ -94,7 +94,7 @@ def test_hinge_meets_the_conditions_of_optimality(shape, ridge):
     features, labels = draw(*shape)
     n = len(labels)
     readout = fit_readout(features, labels, Hinge(), ridge)
-    assert readout.converged, readout.status
+    assert readout.solution.converged, readout.solution.message
     margins = labels * (features @ readout.weights + readout.bias)
     inside, at = margins < 1 - 1e-4, np.abs(margins - 1) <= 1e-4
     signed = labels[:, None] * np.column_stack([features, np.ones(n)])
@@ -127,8 +127,8 @@ def test_hinge_without_ridge_solves_the_linear_program():
 def test_without_ridge_separable_data_give_the_maximum_margin(name, shape):
     features, labels = draw(*shape)
     readout = fit_readout(features, labels, get_loss(name), 0.0)
-    assert readout.converged, readout.status
-    assert "maximum-margin" in readout.status
+    assert readout.solution.converged, readout.solution.message
+    assert "maximum-margin" in readout.solution.message
     margins = labels * (features @ readout.weights + readout.bias)
     assert margins.min() == pytest.approx(1, abs=1e-6)
     assert readout.margin == pytest.approx(1 / np.linalg.norm(readout.weights), rel=1e-6)
@@ -174,7 +174,7 @@ def test_single_precision_features_are_still_solved_in_double():
     features, labels = draw(150, 40)
     rounded = features.astype(np.float32)
     readout = fit_readout(rounded, labels, Logistic(), 1e-4)
-    assert readout.converged
+    assert readout.solution.converged
     exact = rounded.astype(float)
     assert gradient_norm(exact, labels, Logistic(), 1e-4, readout) <= 1.1e-8
     double = fit_readout(exact, labels, Logistic(), 1e-4)
@@ -197,7 +197,7 @@ def test_a_users_loss_is_fitted_like_the_others():
 
     features, labels = draw(80, 10)
     readout = fit_readout(features, labels, Exponential(), 1e-3)
-    assert readout.converged
+    assert readout.solution.converged
 
     def objective(point):
         margins = labels * (features @ point[:-1] + point[-1])
@@ -237,8 +237,8 @@ def test_bad_input_is_named():
 def test_the_limit_of_steps_is_reported():
     features, labels = draw(60, 20)
     readout = fit_readout(features, labels, Logistic(), 1e-5, max_steps=2)
-    assert not readout.converged
-    assert "limit of steps" in readout.status
+    assert not readout.solution.converged
+    assert "limit of steps" in readout.solution.message
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

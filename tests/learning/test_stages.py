@@ -82,8 +82,8 @@ def test_stage_4_is_stationary_to_1e_8(data: Sample, classifier: str, loss: str)
     slopes = data.y * get_loss(loss).slope(data.y * (mapped @ model.weights + model.bias))
     residual = np.append(slopes @ mapped / 60 + how.ridge * model.weights, slopes.mean())
     assert np.linalg.norm(residual) <= 1.01e-8
-    assert model.readout.converged
-    assert model.readout.residual <= 1e-8
+    assert model.readout.solution.converged
+    assert model.readout.solution.residual <= 1e-8
 
 
 def test_classifiers_without_a_query_do_not_read_the_first_data(data: Sample) -> None:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from sparsetoken import ParameterError, Query, Task, Training, run_trial, simulate
+from sparsetoken.numerics.threads import thread_pools
+from sparsetoken.simulation import trials as trials_module
 
 TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
 TRAINING = Training(alpha0=3.0, alpha1=2.5, ridge=1e-2, query_step=5.0)
@@ -45,6 +47,31 @@ def test_the_number_of_workers_changes_nothing():
     assert [values(t) for t in one.trials] == [values(t) for t in two.trials]
     fewer = simulate(TASK, TRAINING, dimension=30, trials=3)
     assert [values(t) for t in one.trials[:3]] == [values(t) for t in fewer.trials]
+
+
+def test_trials_are_in_order_however_they_finish(monkeypatch):
+    finished = [run_trial(TASK, TRAINING, dimension=10, trial=number) for number in (2, 0, 1)]
+    monkeypatch.setattr(trials_module, "iterate_trials", lambda *_, **__: iter(finished))
+    result = simulate(TASK, TRAINING, dimension=10, trials=3)
+    assert [trial.trial for trial in result.trials] == [0, 1, 2]
+
+
+def test_a_trial_runs_in_one_thread_of_linear_algebra(monkeypatch):
+    def threads():
+        return {pool["num_threads"] for pool in thread_pools().info() if pool["user_api"] == "blas"}
+
+    seen = []
+
+    def look(*_):
+        seen.append(threads())
+        raise InterruptedError
+
+    monkeypatch.setitem(trials_module.WAYS, "reduced", look)
+    with thread_pools().limit(limits=2, user_api="blas"):
+        assert threads() == {2}, "this BLAS cannot show whether the limit works"
+        with pytest.raises(InterruptedError):
+            run_trial(TASK, TRAINING, dimension=10, trial=0)
+    assert seen == [{1}]
 
 
 def test_the_shift_at_test_time_keeps_the_trained_classifier():
@@ -155,3 +182,16 @@ def test_bad_values_are_named(change, name):
 def test_features_beyond_all_memory_are_refused_before_any_work() -> None:
     with pytest.raises(MemoryError, match="dimension = 10000000 needs"):
         run_trial(Task(10, 1, 5.0), Training(4.0, 2.0), dimension=10_000_000, trial=0)
+
+
+def test_the_memory_that_is_asked_for_is_that_of_the_features(monkeypatch) -> None:
+    """The reduced sampler has no more columns than samples: 20 x 20 numbers here."""
+    features = 20 * 20 * 8
+    pages = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": features}
+    monkeypatch.setattr(trials_module.os, "sysconf", pages.__getitem__)
+    setting = {"dimension": 40, "trial": 0, "query": QUERY, "check_separable": False}
+    run_trial(TASK, TRAINING.replace(alpha1=0.5), **setting)
+    pages["SC_PHYS_PAGES"] = features - 1
+    with pytest.raises(MemoryError, match=r"dimension = 40 needs 3\.2e-06 GB"):
+        run_trial(TASK, TRAINING.replace(alpha1=0.5), **setting)
+    run_trial(TASK, TRAINING.replace(alpha1=0.5), dtype="float32", **setting)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sweep_functions import tell_blocked_signals
 
-from sparsetoken.sweeps import LocalExecutor, WorkerDied
+from sparsetoken.sweeps import LocalExecutor, WorkerDied, local
 from sparsetoken.validation import ParameterError
 
 
@@ -34,6 +35,18 @@ def test_what_cannot_be_pickled_harms_its_own_call_only() -> None:
         with pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
             executor.submit(lambda: 1)
         assert executor.submit(abs, -3).result() == 3
+
+
+def test_ctrl_c_waits_while_a_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_work", tell_blocked_signals)
+    worker = local._Worker()
+    assert worker.connection.recv() == {signal.SIGINT}
+    worker.process.join()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+    with LocalExecutor(1) as executor:
+        monkeypatch.undo()
+        assert executor.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result() == set()
+        assert executor.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 
 
 def test_a_killed_process_fails_its_own_call_and_is_replaced() -> None:

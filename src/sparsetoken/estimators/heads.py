@@ -209,7 +209,12 @@ def _read_out(
             extremes.reshape(2, -1) if with_extremes else None,
         )
         fitted.append(
-            FittedHeads(heads, readout.objective, max(1, readout.steps), readout.converged)
+            FittedHeads(
+                heads,
+                readout.objective,
+                max(1, readout.solution.steps),
+                readout.solution.converged,
+            )
         )
     return fitted
 

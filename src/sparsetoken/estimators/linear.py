@@ -68,7 +68,7 @@ class _Linear(SequenceClassifier):
         # Back to the coordinates of the features, so that decisions need no scaling.
         vectors = np.array([readout.weights for readout in readouts]) / scale
         biases = np.array([readout.bias for readout in readouts]) - vectors @ location
-        steps = max(readout.steps for readout in readouts)
+        steps = max(readout.solution.steps for readout in readouts)
         return _LinearModel(self._kind(), vectors, biases, steps, ridge)
 
     @property

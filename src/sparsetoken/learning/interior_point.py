@@ -10,6 +10,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import BorderedFactor, Examples
+from sparsetoken.numerics.solution import Solution, Status
 
 __all__ = ["SoftMarginProgram", "minimise_hinge"]
 
@@ -23,19 +24,16 @@ class SoftMarginProgram:
     weights, bias : the readout (w, b)
     multipliers : array of shape (n,)
         The dual variables a_i of the margins' constraints.
-    residual : float
-        The largest violation of the optimality (KKT) conditions: stationarity, feasibility, and
-        complementarity, which here is the duality gap. Relative to Σ a_i where that exceeds 1.
-    converged : bool
-    steps : int
+    solution : Solution
+        Its residual is the largest violation of the optimality (KKT) conditions: stationarity,
+        feasibility, and complementarity, which here is the duality gap. Relative to Σ a_i where
+        that exceeds 1.
     """
 
     weights: Array
     bias: float
     multipliers: Array
-    residual: float
-    converged: bool
-    steps: int
+    solution: Solution
 
 
 @dataclass
@@ -91,12 +89,12 @@ def minimise_hinge(
     for steps in range(max_steps + 1):
         residuals = _Residuals.of(examples, point, ridge, hard=hard)
         residual = residuals.largest(point)
-        if best is None or residual < best.residual:
+        if best is None or residual < best.solution.residual:
             best, worse = _program(point, residual, steps, tolerance), 0
         else:
             worse += 1
         # The gap bounds the square of w's error, so go on to the limit of rounding: it costs little.
-        patience = 3 if best.converged else 25
+        patience = 3 if best.solution.converged else 25
         if residual <= 1e-5 * tolerance or worse > patience or steps == max_steps:
             break
         moved = _advance(examples, point, residuals, ridge, hard=hard)
@@ -104,7 +102,7 @@ def minimise_hinge(
             break
         point = moved
     assert best is not None
-    return replace(best, steps=steps)
+    return replace(best, solution=replace(best.solution, steps=steps))
 
 
 def _advance(
@@ -129,9 +127,9 @@ def _advance(
 
 
 def _program(point: _Iterate, residual: float, steps: int, tolerance: float) -> SoftMarginProgram:
-    return SoftMarginProgram(
-        point.weights, point.bias, point.dual, residual, residual <= tolerance, steps
-    )
+    status = Status.CONVERGED if residual <= tolerance else Status.STALLED
+    solution = Solution(status, residual, steps)
+    return SoftMarginProgram(point.weights, point.bias, point.dual, solution)
 
 
 def _start(examples: Examples) -> _Iterate:

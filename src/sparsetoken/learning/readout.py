@@ -22,6 +22,7 @@ from sparsetoken.learning.interior_point import minimise_hinge
 from sparsetoken.learning.separability import separability
 from sparsetoken.learning.smooth_minimum import minimise_smooth
 from sparsetoken.losses import Hinge, Loss, get_loss
+from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Readout", "fit_readout"]
@@ -46,14 +47,10 @@ class Readout:
         Weight of the samples that are misclassified.
     margin : float or None
         The smallest margin y_i(⟨f_i, w⟩ + b) over ‖w‖, if it is positive.
-    residual : float
-        Norm of the objective's gradient in (w, b); for the hinge loss and for maximum-margin
-        classifiers the largest violation of the optimality (KKT) conditions.
-    converged : bool
-        Whether the residual is at most 1e-8.
-    status : str
-        What happened and, if it did not converge, what to do.
-    steps : int
+    solution : Solution
+        How the solver ended. Its residual is the norm of the objective's gradient in (w, b); for
+        the hinge loss and for maximum-margin classifiers the largest violation of the optimality
+        (KKT) conditions. It has converged if that is at most 1e-8, or the tolerance asked for.
     """
 
     weights: Array
@@ -62,10 +59,7 @@ class Readout:
     train_loss: float
     train_error: float
     margin: float | None
-    residual: float
-    converged: bool
-    status: str
-    steps: int
+    solution: Solution
 
 
 def fit_readout(
@@ -116,18 +110,9 @@ def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int, tolerance
             return limit
     if isinstance(loss, Hinge):
         program = minimise_hinge(examples, ridge, tolerance=GRADIENT_TOLERANCE)
-        status = (
-            "converged"
-            if program.converged
-            else "the interior-point method stalled; standardise the features or change the ridge"
-        )
-        solution = program.weights, program.bias
-        return _readout(examples, loss, ridge, solution, program.residual, status, program.steps)
+        return _readout(examples, loss, ridge, program.weights, program.bias, program.solution)
     minimum = minimise_smooth(examples, loss, ridge, tolerance, max_steps)
-    solution = minimum.weights, minimum.bias
-    return _readout(
-        examples, loss, ridge, solution, minimum.residual, minimum.status, minimum.steps
-    )
+    return _readout(examples, loss, ridge, minimum.weights, minimum.bias, minimum.solution)
 
 
 def _without_ridge(examples: Examples, loss: Loss) -> Readout | None:
@@ -138,22 +123,20 @@ def _without_ridge(examples: Examples, loss: Loss) -> Readout | None:
         # With many samples the minimum is unique and well conditioned, and Newton's method faster.
         if 2 * n > 3 * d or not (loss.name == "square" or (low == high and n <= d)):
             return None
-        solution = _least_squares(examples, target=low)
-        slopes = examples.weights * loss.slope(examples.margins(*solution))
+        weights, bias = _least_squares(examples, target=low)
+        slopes = examples.weights * loss.slope(examples.margins(weights, bias))
         gradient_w, gradient_b = examples.signed_total(slopes)
         residual = float(np.hypot(np.linalg.norm(gradient_w), gradient_b))
-        status = "converged" if residual <= GRADIENT_TOLERANCE else "the features are degenerate"
-        return _readout(examples, loss, 0.0, solution, residual, status, 1)
+        status = Status.CONVERGED if residual <= GRADIENT_TOLERANCE else Status.STALLED
+        return _readout(examples, loss, 0.0, weights, bias, Solution(status, residual, steps=1))
     verdict = separability(examples.features, examples.labels)
     if verdict.weights is None or verdict.bias is None:
         return None
     separator = verdict.weights, verdict.bias
     program = minimise_hinge(examples, 1.0, separator=separator, tolerance=GRADIENT_TOLERANCE)
-    status = "converged: the data are separable, this is the maximum-margin classifier"
-    if not program.converged:
-        status = "the maximum-margin classifier was not found to the tolerance; use a ridge > 0"
-    solution = program.weights, program.bias
-    fitted = _readout(examples, loss, 0.0, solution, program.residual, status, program.steps)
+    detail = "the data are separable, this is the maximum-margin classifier"
+    solution = replace(program.solution, detail=detail)
+    fitted = _readout(examples, loss, 0.0, program.weights, program.bias, solution)
     infimum = float(loss.value(np.array([low if np.isfinite(low) else 1e300]))[0])
     return replace(fitted, objective=infimum, train_loss=infimum)
 
@@ -218,10 +201,11 @@ def _one_class(examples: Examples, loss: Loss) -> Readout:
     """Return the constant classifier: all samples have one label, which a free bias fits."""
     low = loss.minimisers[0]
     label = float(examples.labels[0])
-    solution = np.zeros(examples.shape[1]), label * (low if np.isfinite(low) and low > 0 else 1.0)
+    bias = label * (low if np.isfinite(low) and low > 0 else 1.0)
     infimum = float(loss.value(np.array([low if np.isfinite(low) else 1e300]))[0])
-    status = "converged: all labels are the same, the readout is constant"
-    fitted = _readout(examples, loss, 0.0, solution, 0.0, status, 0)
+    detail = "all labels are the same, the readout is constant"
+    solution = Solution(Status.CONVERGED, residual=0.0, steps=0, detail=detail)
+    fitted = _readout(examples, loss, 0.0, np.zeros(examples.shape[1]), bias, solution)
     return replace(fitted, objective=infimum, train_loss=infimum)
 
 
@@ -229,12 +213,10 @@ def _readout(
     examples: Examples,
     loss: Loss,
     ridge: float,
-    solution: tuple[Array, float],
-    residual: float,
-    status: str,
-    steps: int,
+    weights: Array,
+    bias: float,
+    solution: Solution,
 ) -> Readout:
-    weights, bias = solution
     margins = examples.margins(weights, bias)
     train_loss = float(examples.weights @ loss.value(margins))
     norm = float(np.linalg.norm(weights))
@@ -246,10 +228,7 @@ def _readout(
         train_loss=train_loss,
         train_error=float(examples.weights @ (margins <= 0)),
         margin=smallest / norm if smallest > 0 and norm > 0 else None,
-        residual=residual,
-        converged=status.startswith("converged"),
-        status=status,
-        steps=steps,
+        solution=solution,
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import BorderedFactor, Examples
 from sparsetoken.losses import Loss
+from sparsetoken.numerics.solution import Solution, Status
 
 __all__ = ["Minimum", "NewtonSystem", "minimise_smooth"]
 
@@ -31,13 +32,11 @@ SMALLEST_DIMENSION = 100
 
 @dataclass(frozen=True)
 class Minimum:
-    """The point (w, b) reached, the norm of the gradient there, and how it went."""
+    """The point (w, b) reached, and how; the residual is the norm of the gradient there."""
 
     weights: Array
     bias: float
-    residual: float
-    status: str
-    steps: int
+    solution: Solution
 
 
 def minimise_smooth(
@@ -49,20 +48,18 @@ def minimise_smooth(
         _limited_memory(descent, max_steps * MEMORY)
     system = NewtonSystem(examples, ridge)
     first, taken = descent.residual, 0
-    status = ""
-    while not (status := descent.status()) and taken < max_steps:
+    while (status := descent.status()) is None and taken < max_steps:
         accuracy = max(min(0.1, descent.residual / first), 0.3 * descent.goal / descent.residual)
         curvature = examples.weights * loss.curvature(descent.margins)
         step = system.solve(curvature, -descent.gradient, accuracy)
         taken += 1
         if not descent.move(step):
-            status = "stalled at rounding error; standardise the features or use a larger ridge"
+            status = Status.STALLED
             break
     if descent.residual <= tolerance:
-        status = "converged"
-    status = status or "reached the limit of steps"
-    point = descent.point
-    return Minimum(point[:-1], float(point[-1]), descent.residual, status, descent.steps)
+        status = Status.CONVERGED
+    solution = Solution(status or Status.STEP_LIMIT, descent.residual, descent.steps)
+    return Minimum(descent.point[:-1], float(descent.point[-1]), solution)
 
 
 class _Descent:
@@ -84,13 +81,13 @@ class _Descent:
         norm = float(np.linalg.norm(self.point[:-1]))
         self.goal = min(self.tolerance, max(1e-4 * self.ridge * norm, 1e-13))
 
-    def status(self) -> str:
-        """Return how it ended, or nothing if it has not."""
+    def status(self) -> Status | None:
+        """Return how it ended, or None if it has not."""
         if self.residual <= self.goal:
-            return "converged"
+            return Status.CONVERGED
         if np.linalg.norm(self.point) > LARGEST_NORM:
-            return "no finite minimiser: the data are separable; use a ridge > 0"
-        return ""
+            return Status.NO_MINIMUM
+        return None
 
     def move(self, step: Array) -> bool:
         """Go along `step` as far as a line search says; False if that is nowhere."""
@@ -144,7 +141,7 @@ def _limited_memory(descent: _Descent, max_steps: int) -> None:
     pairs: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)
     history = [descent.residual]
     scale = 1.0
-    while not descent.status() and len(history) <= max_steps:
+    while descent.status() is None and len(history) <= max_steps:
         step = -_two_loops(descent.gradient, pairs, scale)
         point, gradient = descent.point, descent.gradient
         if not descent.move(step):

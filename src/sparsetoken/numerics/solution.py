@@ -40,6 +40,12 @@ class Status(Enum):
         "raise the ridge, or move the sample ratio away from a threshold",
     )
 
+    STALLED = (
+        "not converged: stalled at rounding error",
+        "standardise the features, or raise the ridge",
+    )
+    NO_MINIMUM = ("not converged: there is no finite minimum", "use ridge > 0")
+
     def __init__(self, text: str, advice: str) -> None:
         self.text = text
         self.advice = advice
@@ -47,7 +53,10 @@ class Status(Enum):
     @property
     def converged(self) -> bool:
         """Whether the answer solves its equations."""
-        return self not in (Status.STEP_LIMIT, Status.DEGENERATE)
+        return self not in _FAILED
+
+
+_FAILED = (Status.STEP_LIMIT, Status.DEGENERATE, Status.STALLED, Status.NO_MINIMUM)
 
 
 @dataclass(frozen=True)

@@ -287,9 +287,9 @@ def _record(
         margin=readout.margin,
         readout_norm=float(np.linalg.norm(readout.weights)),
         bias=float(readout.bias),
-        residual=readout.residual,
-        converged=readout.converged,
-        status=readout.status,
+        residual=readout.solution.residual,
+        converged=readout.solution.converged,
+        status=readout.solution.message,
         seconds=seconds,
         **{"fresh_test_error": None, **found},  # type: ignore[arg-type]
     )

@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -143,7 +144,13 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, other_end = context.Pipe()
         self.process = context.Process(target=_work, args=(other_end,), daemon=True)
-        self.process.start()
+        # A Ctrl-C reaches the workers too, and Python would answer with a traceback while it starts.
+        resource_tracker.ensure_running()  # to start it would lift the block
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         # Now the process alone holds the other end, so that its death ends the pipe.
         other_end.close()
 
@@ -167,6 +174,7 @@ class _Worker:
 def _work(connection: Connection) -> None:
     """Serve calls until the driver closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     use_one_thread()
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     connection.send(True)

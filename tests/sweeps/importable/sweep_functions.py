@@ -59,3 +59,8 @@ def traced(settings: Settings, trial: int) -> dict[str, Any]:
     with (Path(settings["traces"]) / f"{settings['slope']}-{trial}").open("a") as file:
         file.write("done\n")
     return result
+
+
+def tell_blocked_signals(connection: Any) -> None:
+    """Stand in for a worker: tell which signals were blocked while Python started."""
+    connection.send(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
