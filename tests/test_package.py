@@ -114,6 +114,7 @@ FOUNDATION = {
     "uncertainty",
     "numerics",
     "losses",
+    "informative",
     "task",
 }
 BELOW_LEARNING = FOUNDATION | {"learning"}
@@ -127,7 +128,8 @@ MAY_IMPORT = {
     "records": {"validation", "plotting"},
     "numerics": {"arrays", "validation"},
     "losses": {"arrays", "validation", "numerics"},
-    "task": {"arrays", "validation", "numerics", "losses"},
+    "informative": {"arrays", "validation"},
+    "task": {"arrays", "validation", "numerics", "losses", "informative"},
     "plotting": {"arrays", "validation", "files"},
     "learning": FOUNDATION,
     "theory": FOUNDATION,

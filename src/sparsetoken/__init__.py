@@ -24,6 +24,13 @@ if TYPE_CHECKING:
         mask_tokens,
         plot_attention,
     )
+    from sparsetoken.informative import (
+        BinomialCount,
+        CountLaw,
+        CountTable,
+        KeptCount,
+        PoissonCount,
+    )
     from sparsetoken.learning.features import features
     from sparsetoken.learning.readout import Readout, fit_readout
     from sparsetoken.learning.separability import Separability, separability
@@ -87,6 +94,7 @@ _HOMES = {
         "mask_tokens",
         "plot_attention",
     ),
+    "informative": ("BinomialCount", "CountLaw", "CountTable", "KeptCount", "PoissonCount"),
     "learning.features": ("features",),
     "learning.readout": ("Readout", "fit_readout"),
     "learning.separability": ("Separability", "separability"),
@@ -136,9 +144,12 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Alignment",
     "AttentionClassifier",
+    "BinomialCount",
     "CalibrationPoint",
     "Capacity",
     "Comparison",
+    "CountLaw",
+    "CountTable",
     "Curve",
     "DescentState",
     "DescentTrials",
@@ -151,6 +162,7 @@ __all__ = [
     "FreeResponse",
     "HardPhase",
     "JointTrials",
+    "KeptCount",
     "LearntDirection",
     "Localisation",
     "Loss",
@@ -160,6 +172,7 @@ __all__ = [
     "ParameterError",
     "PhaseMap",
     "Plan",
+    "PoissonCount",
     "PooledClassifier",
     "Prediction",
     "Query",

@@ -8,11 +8,12 @@ shows as the help of the option of the same name.
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, Self, TypeVar, dataclass_transform
 
 from sparsetoken import validation
+from sparsetoken.informative import CountLaw, Counts, KeptCount, as_informative, counts
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Query", "Step", "Task", "Training", "vary"]
@@ -62,8 +63,12 @@ class _Settings:
         return replace(self, **changes)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary of plain Python values."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
+        """Return the fields as a dictionary of plain Python values; a law is its text."""
+        values = {item.name: getattr(self, item.name) for item in self._fields()}
+        return {
+            name: str(value) if isinstance(value, CountLaw) else value
+            for name, value in values.items()
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -118,12 +123,16 @@ class Task(_Settings):
 
     A label y is +1 with probability π. A sequence X of shape (L, d) is θ v ξᵀ + Z for y = +1 and Z
     for y = -1, with Z of independent standard normals, ξ an unknown unit vector and v a 0/1 vector
-    with R ones in random places.
+    with R ones in random places. R is a number, or a law by which each positive sequence draws its
+    own: an object such as `PoissonCount(2)`, or its text "poisson:2". A positive that draws R = 0 is
+    like a negative, and no classifier can tell: its label is noise.
     """
 
     length: int = _described("tokens in a sequence (L)", low=2, high=10**9)
-    informative: int = _described(
-        "tokens that carry the signal in a positive sequence (R)", low=1, high=10**9
+    informative: int | CountLaw = _described(
+        "tokens that carry the signal in a positive sequence (R), or a law of their number",
+        low=1,
+        high=10**9,
     )
     strength: float = _described("signal strength (θ)", low=1e-9, high=1e6, or_zero=True)
     positive_rate: float = _described(
@@ -132,9 +141,43 @@ class Task(_Settings):
 
     def __post_init__(self) -> None:
         self._check_numbers()
-        if self.informative >= self.length:
-            accepted = f"an integer below length = {self.length}"
-            raise ParameterError("informative", self.informative, accepted)
+        self._store(informative=as_informative(self.informative, self.length))
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of informative tokens of a positive sequence, and their probabilities."""
+        return counts(self.informative, self.length)
+
+    @property
+    def silent_rate(self) -> float:
+        """P(R = 0): the share of positives without any informative token, which look negative."""
+        return sum(chance for number, chance in self.counts if number == 0)
+
+    @property
+    def fixed_informative(self) -> int:
+        """R where it is one number; an error where it is a law."""
+        if isinstance(self.informative, int):
+            return self.informative
+        accepted = "one integer: a law of the number of informative tokens is not possible here"
+        raise ParameterError("informative", str(self.informative), accepted)
+
+    def keep(self, keep: int) -> "Task":
+        """Return the task of sequences of which only so many random tokens are kept.
+
+        R becomes hypergeometric. Train on it, or test on it (`at=task.keep(5)`).
+
+        Examples
+        --------
+        >>> from sparsetoken import Task
+        >>> Task(10, 1, 5.0).keep(4).silent_rate
+        0.6
+        """
+        keep = validation.integer("keep", keep, low=2, high=self.length)
+        if keep == self.length:
+            return self
+        if isinstance(self.informative, KeptCount):
+            return self.replace(length=keep)
+        return self.replace(length=keep, informative=KeptCount(self.length, self.informative))
 
 
 @_settings
@@ -231,7 +274,7 @@ def vary(name: str, value: Any, *settings: _Settings | None) -> tuple[Any, ...]:
     known = [
         []
         if item is None
-        else [key for key, held in item.to_dict().items() if not isinstance(held, str | bool)]
+        else [part.name for part in item._fields() if part.type not in (str, bool)]
         for item in settings
     ]
     for index, names in enumerate(known):

@@ -75,7 +75,7 @@ def _field_options(
                 continue
             function = click.option(
                 f"--{prefix}{item.name.replace('_', '-')}",
-                type={int: int, float: float, str: str}[item.type],
+                type={int: int, float: float}.get(item.type, str),
                 default=default,
                 show_default=not optional,
                 help=_sentence(item.metadata["description"] + note),
@@ -85,7 +85,17 @@ def _field_options(
     return decorate
 
 
-task_options = _field_options(Task)
+def _keep_option(prefix: str, note: str) -> Callable[[Function], Function]:
+    return click.option(
+        f"--{prefix}keep",
+        type=int,
+        help=f"Keep only so many random tokens of each sequence{note}.",
+    )
+
+
+def task_options(function: Function) -> Function:
+    """Add the options of the task."""
+    return _field_options(Task)(_keep_option("", "")(function))
 
 
 def training_options(function: Function) -> Function:
@@ -95,7 +105,13 @@ def training_options(function: Function) -> Function:
 
 query_options = _field_options(Query, optional=True)
 step_options = _field_options(Step, defaults=_STEP_DEFAULTS)
-at_options = _field_options(Task, prefix="at-", optional=True, note=", at test time instead")
+
+
+def at_options(function: Function) -> Function:
+    """Add the options of the task at test time."""
+    note = ", at test time instead"
+    kept = _keep_option("at-", ", at test time")(function)
+    return _field_options(Task, prefix="at-", optional=True, note=note)(kept)
 
 
 def _import_modules(_: click.Context, __: click.Parameter, modules: tuple[str, ...]) -> None:
@@ -168,8 +184,11 @@ def curve_values(over: str, options: Mapping[str, Any], task: Task) -> list[floa
     """Return the values of the varied field; whole numbers if the field is one."""
     import numpy as np
 
+    law = task.informative
+    shortest, longest = (law + 1, 5 * task.length) if isinstance(law, int) else law.lengths
+    longest = min(longest, 5 * task.length)
     low, high = {
-        "length": (task.informative + 1, 5 * task.length),
+        "length": (shortest, longest),
         "informative": (1, task.length - 1),
         "positive_rate": (0.05, 0.95),
         "alignment": (0.1, 1.0),
@@ -193,7 +212,8 @@ def _picked(options: dict[str, Any], settings: type, prefix: str = "") -> dict[s
 
 def read_task(options: dict[str, Any]) -> Task:
     """Return the task that the options describe."""
-    return Task.from_dict(_picked(options, Task))
+    task = Task.from_dict(_picked(options, Task))
+    return task if options["keep"] is None else task.keep(options["keep"])
 
 
 def read_training(options: dict[str, Any]) -> Training:
@@ -232,11 +252,12 @@ def read_sharpness(text: str | None) -> float | str | None:
 
 def read_at(options: dict[str, Any], task: Task) -> Task | None:
     """Return the task to test on, the training task with some fields changed, or None."""
-    given = _picked(options, Task, prefix="at_")
-    if _none_given(given.values()):
+    given, keep = _picked(options, Task, prefix="at_"), options["at_keep"]
+    if _none_given([*given.values(), keep]):
         return None
     try:
-        return task.replace(**{name: value for name, value in given.items() if value is not None})
+        at = task.replace(**{name: value for name, value in given.items() if value is not None})
+        return at if keep is None else at.keep(keep)
     except ParameterError as error:
         raise ParameterError(f"at_{error.parameter}", error.value, error.accepted) from None
 

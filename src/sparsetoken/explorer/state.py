@@ -208,6 +208,7 @@ class State:
         for name in self.classifiers:
             validation.choice("classifiers", name, kind.classifiers)
         _at_most("length", self.task.length)
+        _ = self.task.fixed_informative  # refuses a law: its slider has one number
         for name, low in (("points", 2), ("dimension", 2), ("trials", 1), ("draw", 0)):
             self._fill(name, validation.integer(name, getattr(self, name), low=low))
         for name in ("points", "dimension", "trials"):
@@ -366,7 +367,7 @@ def axis_range(
     else:
         low, high, _ = _RANGES.get(name, _range_around(_FIRST.get(name, 1.0)))
     if name == "length":
-        low = max(low, state.task.informative + 1)
+        low = max(low, state.task.fixed_informative + 1)
     if name == "informative":
         high = min(high, state.task.length - 1)
     if name == "positive_rate":

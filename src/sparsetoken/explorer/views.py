@@ -277,7 +277,9 @@ def _rows(
 def _strength(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
     from sparsetoken.theory.oracle import required_strength
 
-    values = [value for value in axis_values(state, accuracy) if value > state.task.informative]
+    values = [
+        value for value in axis_values(state, accuracy) if value > state.task.fixed_informative
+    ]
     count = 6 if accuracy is SCREEN else 12
     values = values[:: max(1, len(values) // count)] if state.over == "length" else values
     for classifier in state.classifiers:

@@ -142,9 +142,10 @@ def _neighbours(task: Task, training: Training) -> dict[str, tuple[float, float]
             ends = (ends[0], min(ends[1], 1 - 0.8 * (1 - planned[setting])))
         if ends[0] < ends[1]:
             tried[setting] = (ends[0], ends[1])
-    fewer, more = max(task.informative - 1, 1), min(task.informative + 1, task.length - 1)
-    if fewer < more:
-        tried["informative"] = (fewer, more)
+    if isinstance(task.informative, int):
+        fewer, more = max(task.informative - 1, 1), min(task.informative + 1, task.length - 1)
+        if fewer < more:
+            tried["informative"] = (fewer, more)
     return tried
 
 

@@ -333,7 +333,7 @@ def _count(
         while left:
             size = min(left, max(1, BLOCK_ENTRIES // task.length))
             tokens = rng.standard_normal((size, task.length))
-            tokens[:, : task.informative] += shift
+            tokens[:, : task.fixed_informative] += shift
             above = _score(tokens, task, classifier, rule) > threshold
             wrong += int(np.sum(above != (shift > 0)))
             left -= size
@@ -359,6 +359,6 @@ def _threshold(task: Task, classifier: str, rule: Oracle) -> float:
     if classifier == "bayes":
         return odds
     if classifier == "pooled":
-        shift = task.strength * task.informative / math.sqrt(task.length)
+        shift = task.strength * task.fixed_informative / math.sqrt(task.length)
         return shift / 2 + odds / shift
     return float(rule.threshold)

@@ -100,7 +100,7 @@ def plain_trial(
         y = np.where(rng.random(count) < task.positive_rate, 1, -1)
         x = NOISES[noise](rng, (count, task.length, dimension))
         for i in np.flatnonzero(y > 0):
-            places = rng.choice(task.length, task.informative, replace=False)
+            places = rng.choice(task.length, task.fixed_informative, replace=False)
             x[i, places] += task.strength * signals[rng.integers(directions)]
         return x, y
 

@@ -19,7 +19,7 @@ from sparsetoken.losses import Loss, get_loss
 from sparsetoken.records import Curve, Record
 from sparsetoken.simulation.averages import averages
 from sparsetoken.simulation.geometry import AttentionGeometry
-from sparsetoken.simulation.sampling import Sample, sample, sample_labels
+from sparsetoken.simulation.sampling import Sample, first_places, sample, sample_labels
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Step, Task
 from sparsetoken.validation import ParameterError
@@ -253,7 +253,8 @@ class _Reduced:
         """Draw the three coordinates of each token, the signal in the first R tokens."""
         y = sample_labels(self._task, count, self._rng)
         X = self._rng.standard_normal((count, self._task.length, 3))
-        X[:, : self._task.informative, 0] += self._task.strength * (y > 0)[:, None]
+        places = first_places(self._task, count, self._rng) & (y > 0)[:, None]
+        X[:, :, 0] += self._task.strength * places
         return X, y
 
     def _wishart_factor(self) -> Array:

@@ -18,8 +18,18 @@ from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
 from sparsetoken.simulation.measures import Class, ScorePoints
-from sparsetoken.simulation.reduced import BLOCK_ENTRIES, attention_triples, token_noise
-from sparsetoken.simulation.sampling import sample_labels, sample_positions
+from sparsetoken.simulation.reduced import (
+    BLOCK_ENTRIES,
+    attention_triples,
+    largest_score,
+    token_noise,
+)
+from sparsetoken.simulation.sampling import (
+    rows_by_count,
+    sample_counts,
+    sample_labels,
+    sample_positions,
+)
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 
@@ -72,18 +82,18 @@ class PooledGeometry(Geometry):
     bias: float
 
     def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:  # noqa: ARG002
-        """Return one point for each label: all is closed."""
-        positive = self._scores_given(task, np.array([[True]]))
-        negative = self._scores_given(task, np.array([[False]]))
-        return ScorePoints(positive, negative, task.positive_rate)
+        """Return one point for each label and number of informative tokens: all is closed."""
+        known = task.counts
+        positive = self._scores_given(task, known.values[None])
+        negative = self._scores_given(task, np.zeros((1, 1)))
+        return ScorePoints(positive, negative, task.positive_rate, weight=known.probability)
 
-    def _scores_given(self, task: Task, positive: Array) -> Class:
-        shift = task.strength * task.informative / task.length * self.on_signal
-        spread = np.full(positive.shape, self.norm / math.sqrt(task.length))
-        return shift * positive + self.bias, spread
+    def _scores_given(self, task: Task, informative: Array) -> Class:
+        shift = task.strength * informative / task.length * self.on_signal
+        return shift + self.bias, np.full(shift.shape, self.norm / math.sqrt(task.length))
 
-    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:  # noqa: ARG002
-        return self._scores_given(task, positive)
+    def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:
+        return self._scores_given(task, sample_counts(task, len(positive), rng) * positive)
 
 
 @dataclass(frozen=True)
@@ -97,16 +107,22 @@ class VectorisedGeometry(Geometry):
     def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:
         """Return a point for each set of informative places: all of them, or 20,000 at random."""
         self._require_length(task)
-        replicates = 1
-        if math.comb(task.length, task.informative) <= MOST_SUBSETS:
-            chosen = list(combinations(range(task.length), task.informative))
-            shifts = self.on_signal[np.array(chosen)].sum(axis=1)
+        replicates, weight = 1, None
+        subsets = [math.comb(task.length, number) for number, _ in task.counts]
+        if sum(subsets) <= MOST_SUBSETS:
+            parts = [self._all_shifts(task.length, number) for number, _ in task.counts]
+            shifts = np.concatenate(parts)
+            weight = np.repeat(task.counts.probability / subsets, subsets)
         else:
             shifts, replicates = self._random_shifts(task, MOST_SUBSETS, rng), SUBSET_REPLICATES
         means = task.strength * shifts.reshape(replicates, -1) + self.bias
         other = np.full((replicates, 1), self.bias)
         positive, negative = ((m, np.full_like(m, self.norm)) for m in (means, other))
-        return ScorePoints(positive, negative, task.positive_rate)
+        return ScorePoints(positive, negative, task.positive_rate, weight=weight)
+
+    def _all_shifts(self, length: int, informative: int) -> Array:
+        chosen = np.array(list(combinations(range(length), informative)), dtype=int)
+        return np.asarray(self.on_signal[chosen].sum(axis=1))
 
     def _random_shifts(self, task: Task, count: int, rng: np.random.Generator) -> Array:
         size = max(1, BLOCK_ENTRIES // task.length)
@@ -160,18 +176,24 @@ class AttentionGeometry(Geometry):
         mass, hits = np.empty(REPLICATES), np.empty(REPLICATES)
         for replicate in range(REPLICATES):
             noise = _shifted_normals(points, task.length, rng)
-            triples = attention_triples(task, self.alignment, self.sharpness, noise, BOTH_LABELS)
+            informative = _spread_counts(task, len(points), rng)
+            triples = attention_triples(
+                task, self.alignment, self.sharpness, noise, BOTH_LABELS, informative
+            )
             means[:, replicate], spreads[:, replicate] = self._scores_of(task, triples)
             mass[replicate] = triples[0][0].mean()
-            hits[replicate] = self._hits(task, noise).mean()
+            hits[replicate] = self._hits(task, noise, informative).mean()
         positive, negative = zip(means, spreads, strict=True)
         tokens = {"attended_mass": mass, "hit_rate": hits}
         return ScorePoints(positive, negative, task.positive_rate, tokens)
 
-    def _hits(self, task: Task, noise: Array) -> Array:
+    def _hits(self, task: Task, noise: Array, informative: Array) -> Array:
         """Return where the largest score is an informative token's, (n,)."""
-        informative = noise[:, : task.informative].max(axis=1) + task.strength * self.alignment
-        return np.asarray(informative > noise[:, task.informative :].max(axis=1))
+        found = np.empty(len(noise), dtype=bool)
+        for number, rows in rows_by_count(informative):
+            largest = largest_score(noise[rows, :number]) + task.strength * self.alignment
+            found[rows] = largest > largest_score(noise[rows, number:])
+        return found
 
     def _scores_of(self, task: Task, triples: tuple[Array, Array, Array]) -> Class:
         on_signal, along, spread = triples
@@ -182,8 +204,21 @@ class AttentionGeometry(Geometry):
 
     def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:
         noise = token_noise(len(positive), task.length, rng)
-        triples = attention_triples(task, self.alignment, self.sharpness, noise, positive)
+        informative = sample_counts(task, len(positive), rng)
+        triples = attention_triples(
+            task, self.alignment, self.sharpness, noise, positive, informative
+        )
         return self._scores_of(task, triples)
+
+
+def _spread_counts(task: Task, count: int, rng: np.random.Generator) -> Array:
+    """Return numbers of informative tokens in random order, as evenly spread as their law."""
+    known = task.counts
+    if len(known.values) == 1:
+        return np.full(count, known.values[0])
+    levels = (rng.permutation(count) + rng.random()) / count
+    places = np.searchsorted(np.cumsum(known.probability), levels, side="right")
+    return np.asarray(known.values[np.minimum(places, len(known.values) - 1)])
 
 
 @lru_cache(maxsize=2)

@@ -1,7 +1,7 @@
 """What is measured of a fitted readout, from the means and spreads of its scores at many points."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,9 +33,11 @@ class ScorePoints:
     Attributes
     ----------
     positive, negative : (mean, spread), arrays of shape (replicates, points)
-        Points of a replicate weigh the same; independent replicates tell the standard error, and
-        a single one is exact.
+        Points of a replicate weigh the same, but for `weight`; independent replicates tell the
+        standard error, and a single one is exact.
     positive_rate : float
+    weight : array of shape (points,), optional
+        Weights of the points of positives, which sum to 1.
     tokens : dict
         What attention does to tokens, by replicate, for classifiers with a query.
     """
@@ -44,6 +46,7 @@ class ScorePoints:
     negative: Class
     positive_rate: float
     tokens: Mapping[str, Array] = field(default_factory=dict)
+    weight: Array | None = None
 
     @property
     def test_error(self) -> tuple[float, float]:
@@ -84,7 +87,13 @@ class ScorePoints:
         """Missed positives and false alarms, (replicates,) each."""
         missed = ndtr(-self.positive[0] / np.maximum(self.positive[1], _TINY))
         alarms = ndtr(self.negative[0] / np.maximum(self.negative[1], _TINY))
-        return missed.mean(axis=1), alarms.mean(axis=1)
+        return self._positive_mean(missed), alarms.mean(axis=1)
+
+    def _positive_mean(self, values: Array) -> Array:
+        """Return the mean over the points of positives, values (replicates, points, ...)."""
+        if self.weight is None:
+            return np.asarray(values.mean(axis=1))
+        return np.asarray(np.tensordot(values, self.weight, axes=(1, 0)))
 
     def _auc(self, rng: np.random.Generator) -> Array:
         """Return E Φ((m₊ - m₋)/√(σ₊² + σ₋²)), over all pairs or over random pairings."""
@@ -93,7 +102,7 @@ class ScorePoints:
         if mean.shape[1] * other.shape[1] <= _FEW_PAIRS or 1 in (mean.shape[1], other.shape[1]):
             gap = mean[:, :, None] - other[:, None, :]
             scale = np.hypot(spread[:, :, None], width[:, None, :])
-            return np.asarray(_above(gap, scale).mean(axis=(1, 2)))
+            return np.asarray(self._positive_mean(_above(gap, scale)).mean(axis=1))
         found = np.zeros(len(mean))
         for _ in range(_PAIRINGS):
             order = rng.permutation(other.shape[1])
@@ -109,10 +118,14 @@ class ScorePoints:
         step = max(1, self.positive[0].size // _PLACED_POINTS)
         mean, spread = (part.ravel()[::step, None] for part in self.positive)
         thresholds = np.quantile(mean + spread * _OFFSETS, np.linspace(0, 1, _THRESHOLDS))
-        recall, alarms = (
-            np.array([_above(m[:, None] - thresholds, s[:, None]).mean(axis=0) for m, s in rows])
-            for rows in (zip(*self.positive, strict=True), zip(*self.negative, strict=True))
-        )
+
+        def above(side: Class) -> Iterator[Array]:
+            # One replicate after the other: points times thresholds are many numbers.
+            for m, s in zip(*side, strict=True):
+                yield _above(m[:, None] - thresholds, s[:, None])[None]
+
+        recall = np.concatenate([self._positive_mean(part) for part in above(self.positive)])
+        alarms = np.concatenate([part.mean(axis=1) for part in above(self.negative)])
         hits, false = self.positive_rate * recall, (1 - self.positive_rate) * alarms
         precision = hits / np.maximum(hits + false, _TINY)
         fine, rough = (
@@ -125,7 +138,8 @@ class ScorePoints:
         rate = self.positive_rate
 
         def error(threshold: float) -> float:
-            missed = 1 - _above(self.positive[0] - threshold, self.positive[1]).mean()
+            found = _above(self.positive[0] - threshold, self.positive[1])
+            missed = 1 - self._positive_mean(found).mean()
             alarms = _above(self.negative[0] - threshold, self.negative[1]).mean()
             return float(rate * missed + (1 - rate) * alarms)
 

@@ -23,7 +23,7 @@ from sparsetoken.learning.features import sequence_array
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
 from sparsetoken.simulation.averages import averages
-from sparsetoken.simulation.sampling import sample
+from sparsetoken.simulation.sampling import first_places, sample
 from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
@@ -159,7 +159,7 @@ def _learn(task: Task, tokens: _Tokens, steps: int, tolerance: float) -> LearntD
     """Iterate from no information: all places alike."""
     strength, dimension = task.strength, tokens.dimension
     gain = strength / math.sqrt(dimension)
-    places = np.full((tokens.count, task.length), task.informative / task.length)
+    places = np.full((tokens.count, task.length), task.counts.mean / task.length)
     estimate = np.zeros(dimension)
     change = math.inf
     status, done = Status.STEP_LIMIT, steps
@@ -176,7 +176,12 @@ def _learn(task: Task, tokens: _Tokens, steps: int, tolerance: float) -> LearntD
             status, done = Status.CONVERGED, step + 1
             break
         scores = gain * tokens.scores(estimate) - strength**2 / precision * places
-        places = place_means(scores, task.informative)
+        if isinstance(task.informative, int):
+            places = place_means(scores, task.informative)
+        else:
+            # What is the same for all sets of R places counts where R is not known.
+            scores -= 0.5 * (gain * norm) ** 2
+            places = mixed_place_means(scores, _log_priors(task))
     norm = float(np.linalg.norm(estimate))
     if norm == 0:
         nothing = Solution(Status.CONVERGED, 0.0, 0, "no positive sequence, or no signal")
@@ -207,6 +212,38 @@ def place_means(scores: Array, informative: int) -> Array:
         logs = np.logaddexp.reduce(terms[:, :informative], axis=1)
         result[start : start + size] = np.exp(block + logs - before[-1, informative]).T
     return result
+
+
+def mixed_place_means(scores: Array, log_priors: Array) -> Array:
+    """Return the posterior means of 0/1 places, of weights exp(scores) (n, L).
+
+    A set of r places has the prior weight exp(log_priors[r]). With F_l(j) what all sets of later
+    places weigh that come to j places up to l: P(place l) = e^{s_l} Σ_j e_j(before l) F_l(j+1)/F_0(0).
+    """
+    result = np.empty_like(scores)
+    length, order = scores.shape[1], len(log_priors) - 1
+    size = max(1, _TEST_SCORES // (length * order))
+    for start in range(0, len(scores), size):
+        block = scores[start : start + size].T
+        before = _log_polynomials(block, order)
+        later = np.repeat(log_priors[:, None], block.shape[1], axis=1)
+        for index in range(length - 1, -1, -1):
+            exponent = block[index]
+            terms = before[index, :-1] + later[1:]
+            result[start : start + size, index] = exponent + np.logaddexp.reduce(terms, axis=0)
+            later[:-1] = np.logaddexp(later[:-1], exponent + later[1:])
+        result[start : start + size] -= later[0][:, None]
+    return np.exp(result)
+
+
+def _log_priors(task: Task) -> Array:
+    """Return the logarithm of the probability of a set of r places, r = 0 ... the largest."""
+    known = task.counts
+    values = known.values
+    subsets = gammaln(task.length + 1) - gammaln(values + 1) - gammaln(task.length - values + 1)
+    logs = np.full(int(values[-1]) + 1, -np.inf)
+    logs[values] = np.log(known.probability) - subsets
+    return logs
 
 
 def _log_polynomials(exponents: Array, order: int) -> Array:
@@ -245,6 +282,7 @@ class _ReducedTokens:
     def __init__(self, task: Task, count: int, dimension: int, rng: np.random.Generator) -> None:
         self.count, self.dimension = count, dimension
         self._task, self._rng = task, rng
+        self._marked = task.strength * first_places(task, count, rng)
         rows = count * task.length
         self._right, self._right_images = np.empty((0, dimension)), np.empty((0, rows))
         self._left, self._left_images = np.empty((0, rows)), np.empty((0, dimension))
@@ -254,14 +292,14 @@ class _ReducedTokens:
             x, self._right, self._right_images, self._left, self._left_images
         )
         scores = product.reshape(self.count, self._task.length)
-        scores[:, : self._task.informative] += self._task.strength * float(x[0])
+        scores += float(x[0]) * self._marked
         return scores
 
     def sums(self, v: Array) -> Array:
         sums, self._left, self._left_images = self._product(
             v.reshape(-1), self._left, self._left_images, self._right, self._right_images
         )
-        sums[0] += self._task.strength * float(v[:, : self._task.informative].sum())
+        sums[0] += float(np.vdot(self._marked, v))
         return sums
 
     def _product(
@@ -372,7 +410,7 @@ def _test_error(
     for start in range(0, count, size):
         noise = rng.standard_normal((min(size, count - start), task.length))
         alarms = _log_ratio(noise, task, assumed) > _threshold(task)
-        noise[:, : task.informative] += task.strength * alignment
+        noise += task.strength * alignment * first_places(task, len(noise), rng)
         missed = _log_ratio(noise, task, assumed) <= _threshold(task)
         rate = task.positive_rate
         wrong += rate * float(missed.sum()) + (1 - rate) * float(alarms.sum())
@@ -380,19 +418,17 @@ def _test_error(
 
 
 def _log_ratio(tokens: Array, task: Task, strength: float) -> Array:
-    """Return log mean over R-subsets of exp(s Σ x - R s²/2), for tokens x (n, L)."""
-    order, length = task.informative, task.length
-    exponents = strength * tokens.T
-    if order == 1:
-        total = np.logaddexp.reduce(exponents, axis=0)
+    """Return log mean over R and R-subsets of exp(s Σ x - R s²/2), for tokens x (n, L)."""
+    exponents = strength * tokens.T - 0.5 * strength**2
+    priors = _log_priors(task)
+    if len(priors) == 2:
+        logs = np.stack([np.zeros(len(tokens)), np.logaddexp.reduce(exponents, axis=0)])
     else:
-        logs = np.full((order + 1, exponents.shape[1]), -np.inf)
+        logs = np.full((len(priors), len(tokens)), -np.inf)
         logs[0] = 0.0
         for exponent in exponents:
             logs[1:] = np.logaddexp(logs[1:], exponent + logs[:-1])
-        total = logs[order]
-    subsets = gammaln(length + 1) - gammaln(order + 1) - gammaln(length - order + 1)
-    return np.asarray(total - subsets - 0.5 * order * strength**2)
+    return np.asarray(np.logaddexp.reduce(logs + priors[:, None], axis=0))
 
 
 def _threshold(task: Task) -> float:

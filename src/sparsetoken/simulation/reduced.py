@@ -15,7 +15,12 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
-from sparsetoken.simulation.sampling import sample_labels, sample_positions
+from sparsetoken.simulation.sampling import (
+    rows_by_count,
+    sample_counts,
+    sample_labels,
+    sample_positions,
+)
 from sparsetoken.task import Task, Training
 
 __all__ = [
@@ -23,6 +28,7 @@ __all__ = [
     "attention_triples",
     "chi",
     "gaussian_columns",
+    "largest_score",
     "reduced_attention",
     "reduced_pooled",
     "reduced_query",
@@ -31,6 +37,9 @@ __all__ = [
 ]
 
 BLOCK_ENTRIES = 2**15
+
+# A score below all others, in single precision too.
+_LOWEST = -1e38
 
 
 @dataclass(frozen=True)
@@ -62,15 +71,16 @@ def reduced_query(
     """
     loss = get_loss(training.loss)
     slope = float(loss.slope(np.zeros(1))[0])
-    length, informative = task.length, task.informative
+    length = task.length
     y = sample_labels(task, count, rng)
     positive = y > 0
+    informative = sample_counts(task, count, rng)
     shift = task.strength * informative / length
 
     # Stage 1: the readout's coordinates along the signal and along the rest.
     noise = np.array([rng.standard_normal(), chi(dimension - 1, rng)])
     readout = noise * math.sqrt(count / length)
-    readout[0] += positive.sum() * shift
+    readout[0] += float(positive @ shift)
     readout *= -training.readout_step * slope / count
     norm = float(np.linalg.norm(readout))
     if norm == 0:
@@ -88,8 +98,8 @@ def reduced_query(
     spread = informative - informative**2 / length
     along = rng.standard_normal(count)
     square = along**2 + 2 * rng.standard_gamma((length - 2) / 2, size=count)
-    pull = task.strength * readout[0] * math.sqrt(spread) * positive
-    on_places = math.sqrt(spread) * (pull + norm * along)
+    pull = task.strength * readout[0] * np.sqrt(spread) * positive
+    on_places = np.sqrt(spread) * (pull + norm * along)
     on_readout = pull * along + norm * square
     squares = pull**2 + 2 * pull * norm * along + norm**2 * square
     unit = readout / norm
@@ -105,7 +115,12 @@ def reduced_query(
 
 
 def attention_triples(
-    task: Task, alignment: float, sharpness: float, noise: Array, positive: ArrayLike
+    task: Task,
+    alignment: float,
+    sharpness: float,
+    noise: Array,
+    positive: ArrayLike,
+    informative: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """Return (A, B, S) of each sample from its token noise along the query.
 
@@ -118,14 +133,30 @@ def attention_triples(
     positive : booleans that broadcast with shape (n,)
         Which samples carry the signal, in their first R tokens: places are exchangeable. With
         shape (2, 1) both labels share the work.
+    informative : integer array of shape (n,), optional
+        R of each sample, where it is random.
     """
     carries = np.asarray(positive)
+    shift = task.strength * alignment
+    if informative is None:
+        return _triples(task.fixed_informative, shift, sharpness, noise, carries)
+    carries = np.broadcast_to(carries, np.broadcast_shapes(carries.shape, (len(noise),)))
+    found = np.empty((3, *carries.shape))
+    for number, rows in rows_by_count(informative):
+        found[..., rows] = _triples(number, shift, sharpness, noise[rows], carries[..., rows])
+    return found[0], found[1], found[2]
+
+
+def _triples(
+    informative: int, shift: float, sharpness: float, noise: Array, carries: Array
+) -> tuple[Array, Array, Array]:
+    """Return (A, B, S) where the signal moves the scores of the first tokens by `shift`."""
+    groups = noise[:, :informative], noise[:, informative:]
     if math.isinf(sharpness):
-        return _hard_triples(task, alignment, noise, carries)
-    signal = _exponential_sums(noise[:, : task.informative], sharpness)
-    rest = _exponential_sums(noise[:, task.informative :], sharpness)
+        return _hard_triples(*groups, shift, carries)
+    signal, rest = (_exponential_sums(group, sharpness) for group in groups)
     # Each group of tokens is relative to its own largest score; bring both to the larger one.
-    signal_peak = signal.peak + sharpness * task.strength * alignment * carries.astype(float)
+    signal_peak = signal.peak + sharpness * shift * carries.astype(float)
     peak = np.maximum(signal_peak, rest.peak)
     signal_scale, rest_scale = np.exp(signal_peak - peak), np.exp(rest.peak - peak)
     on_signal = signal_scale * signal.total
@@ -136,12 +167,11 @@ def attention_triples(
 
 
 def _hard_triples(
-    task: Task, alignment: float, noise: Array, carries: Array
+    marked: Array, others: Array, shift: float, carries: Array
 ) -> tuple[Array, Array, Array]:
     """Return (A, B, S) with all weight on the token of the largest score."""
-    signal = noise[:, : task.informative].max(axis=1).astype(float)
-    rest = noise[:, task.informative :].max(axis=1).astype(float)
-    picked = signal + task.strength * alignment * carries > rest
+    signal, rest = largest_score(marked).astype(float), largest_score(others).astype(float)
+    picked = signal + shift * carries > rest
     along = np.where(picked, signal, rest)
     return (carries & picked).astype(float), along, np.ones_like(along)
 
@@ -179,8 +209,13 @@ def token_noise(count: int, length: int, rng: np.random.Generator) -> Array:
     return noise[: count * length].reshape(count, length)
 
 
+def largest_score(noise: Array) -> Array:
+    """Return the largest of each row, (n,); of no tokens, one that never wins."""
+    return np.asarray(noise.max(axis=1, initial=_LOWEST))
+
+
 def _exponential_sums(noise: Array, sharpness: float) -> _ExponentialSums:
-    largest = noise.max(axis=1)
+    largest = largest_score(noise)
     weights = noise - largest[:, None]
     weights *= min(sharpness, 1e30)  # beyond, in single precision too, all but the largest vanish
     np.exp(weights, out=weights)
@@ -210,13 +245,21 @@ def reduced_attention(
     """
     labels = sample_labels(task, count, rng)
     positive = labels > 0
+    informative = None
+    if not isinstance(task.informative, int):
+        informative = sample_counts(task, count, rng)
     on_signal, along, spread = np.empty((3, count))
     size = max(1, BLOCK_ENTRIES // task.length)
     for start in range(0, count, size):
         part = slice(start, min(start + size, count))
         noise = token_noise(part.stop - part.start, task.length, rng)
         on_signal[part], along[part], spread[part] = attention_triples(
-            task, alignment, sharpness, noise, positive[part]
+            task,
+            alignment,
+            sharpness,
+            noise,
+            positive[part],
+            None if informative is None else informative[part],
         )
     features = gaussian_columns(count, 2, dimension - 2, rng, dtype)
     features *= spread[:, None].astype(features.dtype)
@@ -232,7 +275,8 @@ def reduced_pooled(
     labels = sample_labels(task, count, rng)
     features = gaussian_columns(count, 1, dimension - 1, rng, dtype)
     features *= 1 / math.sqrt(task.length)
-    features[:, 0] += task.strength * task.informative / task.length * (labels > 0)
+    informative = sample_counts(task, count, rng)
+    features[:, 0] += task.strength * informative / task.length * (labels > 0)
     return features, labels
 
 

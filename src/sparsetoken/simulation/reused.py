@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
 from sparsetoken.simulation.reduced import QueryState, chi, gaussian_columns
-from sparsetoken.simulation.sampling import sample_labels
+from sparsetoken.simulation.sampling import first_places, sample_labels
 from sparsetoken.task import Task, Training
 from sparsetoken.validation import ParameterError
 
@@ -47,7 +47,7 @@ def reduced_reused(
 
     # Along the signal: places are exchangeable, so the first ones are the informative ones.
     on_signal = rng.standard_normal((count, task.length))
-    on_signal[:, : task.informative] += task.strength * (labels > 0)[:, None]
+    on_signal += task.strength * (first_places(task, count, rng) & (labels > 0)[:, None])
 
     # Along the readout's noise: the sum over samples of y times the noise is known, its length.
     lost = [signs / math.sqrt(signs.size)]

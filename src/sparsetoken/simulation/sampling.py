@@ -1,5 +1,6 @@
 """Draw sequences from a task (docs/theory.md, section 1)."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -7,10 +8,19 @@ from numpy.typing import ArrayLike
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.informative import draw_counts
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Sample", "sample", "sample_labels", "sample_positions"]
+__all__ = [
+    "Sample",
+    "first_places",
+    "rows_by_count",
+    "sample",
+    "sample_counts",
+    "sample_labels",
+    "sample_positions",
+]
 
 
 class Sample(NamedTuple):
@@ -46,8 +56,8 @@ def sample(
     count, dimension : int
     rng : numpy.random.Generator
     positions : "uniform" or array of shape (L,)
-        The law of the informative places: all R-subsets alike, or the probability of each place to
-        be informative. Probabilities must lie in [0, 1] and sum to R; they are met exactly, by
+        The law of the informative places: all R-subsets alike, or, where R is one number, the
+        probability of each place to be informative. Probabilities must lie in [0, 1] and sum to R; they are met exactly, by
         systematic sampling in a random order.
     signal : array of shape (d,), optional
         The unit vector ξ; drawn uniformly from the sphere if not given. Pass `Sample.signal` to
@@ -70,12 +80,32 @@ def sample_labels(task: Task, count: int, rng: np.random.Generator) -> Array:
     return np.where(rng.random(count) < task.positive_rate, 1, -1)
 
 
+def sample_counts(task: Task, count: int, rng: np.random.Generator) -> Array:
+    """Draw how many tokens of each of `count` positive sequences are informative, (count,)."""
+    return draw_counts(task.informative, task.length, count, rng)
+
+
+def first_places(task: Task, count: int, rng: np.random.Generator) -> Array:
+    """Return informative places, boolean (count, L), the first ones: places are exchangeable."""
+    return np.asarray(np.arange(task.length) < sample_counts(task, count, rng)[:, None])
+
+
+def rows_by_count(informative: Array) -> Iterator[tuple[int, Array | slice]]:
+    """Yield each number of informative tokens that occurs, and the sequences that have it."""
+    numbers = np.unique(informative)
+    for number in numbers:
+        yield int(number), informative == number if len(numbers) > 1 else slice(None)
+
+
 def sample_positions(
     task: Task, count: int, rng: np.random.Generator, positions: str | ArrayLike = "uniform"
 ) -> Array:
     """Draw R informative places of L for each of `count` sequences, as a boolean (n, L) array."""
     if isinstance(positions, str):
         validation.choice("positions", positions, ["uniform"])
+        if not isinstance(task.informative, int):
+            ranks = rng.random((count, task.length)).argsort(axis=1).argsort(axis=1)
+            return np.asarray(ranks < sample_counts(task, count, rng)[:, None])
         order = np.argpartition(rng.random((count, task.length)), task.informative - 1, axis=1)[
             :, : task.informative
         ]
@@ -98,19 +128,20 @@ def sample_positions(
 def _interval_lengths(task: Task, positions: ArrayLike) -> tuple[Array, int]:
     """Return the inclusion probabilities in units of 2^-bits, summing to R exactly, and bits."""
     probabilities = np.asarray(positions, dtype=float)
-    accepted = f"'uniform', or {task.length} probabilities in [0, 1] that sum to {task.informative}"
+    informative = task.fixed_informative
+    accepted = f"'uniform', or {task.length} probabilities in [0, 1] that sum to {informative}"
     error = ParameterError("positions", probabilities.tolist(), accepted)
     if probabilities.shape != (task.length,) or not np.all(
         (probabilities >= 0) & (probabilities <= 1)
     ):
         raise error
-    if abs(probabilities.sum() - task.informative) > 1e-9 * task.length:
+    if abs(probabilities.sum() - informative) > 1e-9 * task.length:
         raise error
-    bits = 61 - task.informative.bit_length()
+    bits = 61 - informative.bit_length()
     lengths = np.rint(probabilities * 2.0**bits).astype(np.int64)
     # What rounding left over goes to the place with the most room on both sides.
     roomiest = np.argmin(np.abs(probabilities - 0.5))
-    lengths[roomiest] += task.informative * 2**bits - lengths.sum()
+    lengths[roomiest] += informative * 2**bits - lengths.sum()
     if not 0 <= lengths[roomiest] <= 2**bits:
         raise error
     return lengths, bits

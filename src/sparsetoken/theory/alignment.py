@@ -153,30 +153,31 @@ class QueryStep:
     def __init__(self, task: Task, training: Training, inverse_ratio: float) -> None:
         loss = get_loss(training.loss)
         slope = float(loss.slope(np.zeros(1))[0])
-        length, informative, rate = task.length, task.informative, task.positive_rate
+        length, rate = task.length, task.positive_rate
         gain = -training.readout_step * slope
         bias = -training.bias_step * slope * (2 * rate - 1)
-        share = informative / length
-        spread = informative * (1 - share)
+        known = task.counts
+        shares = known.values / length
+        spreads = known.values * (1 - shares)
 
-        self.readout_signal = gain * rate * task.strength * share
+        self.readout_signal = gain * rate * task.strength * known.mean / length
         self.readout_square = self.readout_signal**2 + gain**2 * inverse_ratio / length
         # A sample's own weight in the readout shifts its margin by `own`.
         own = gain * inverse_ratio / length
         noise = np.sqrt(self.readout_square / length)
-        positive = task.strength * share * self.readout_signal + own + bias
-        mean_plus, square_plus = _slope_moments(loss, positive, noise)
+        centres = task.strength * shares * self.readout_signal + own + bias
+        moments = np.array([_slope_moments(loss, centre, noise) for centre in centres])
         mean_minus, square_minus = _slope_moments(loss, own - bias, noise)
-        self.mean_positive = rate * mean_plus
-        self.square_positive = rate * square_plus
-        mean = self.mean_positive - (1 - rate) * mean_minus
-        self.square = self.square_positive + (1 - rate) * square_minus
+        chances = rate * known.probability
+        mean_positive, square_positive = chances @ moments
+        mean = mean_positive - (1 - rate) * mean_minus
+        self.square = square_positive + (1 - rate) * square_minus
 
-        self.pull = task.strength**2 * spread * self.readout_signal * self.mean_positive
+        # How informative tokens differ from the mean of the sequence goes with R as well.
+        mean_spread, square_spread = (chances * spreads) @ moments
+        self.pull = task.strength**2 * self.readout_signal * mean_spread
         self.push = (length - 1) * mean
-        self.signal_noise = (
-            task.strength**2 * self.readout_signal**2 * spread * self.square_positive
-        )
+        self.signal_noise = task.strength**2 * self.readout_signal**2 * square_spread
         self.noise_square = self.signal_noise + self.readout_square * (length - 1) * self.square
         self.gain = gain
         self._step = training.query_step * training.inverse_temperature / length

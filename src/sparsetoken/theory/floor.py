@@ -255,10 +255,11 @@ class _Landscape:
 
     def fixed_points(self, log_ratio: float) -> list[float]:
         """Return all states that are fixed points at a given log Λ, in rising order."""
-        length, informative = self.task.length, self.task.informative
+        informative = self.task.counts.mean
         scaled = log_ratio + np.log(self.scale)
-        # R²/L <= e <= R, but for the errors of a law of few points.
-        low, high = scaled + np.log(informative**2 / length) - 1, scaled + np.log(informative) + 1
+        # (E R)²/L <= e <= E R, but for the errors of a law of few points.
+        low = scaled + np.log(informative**2 / self.task.length) - 1
+        high = scaled + np.log(informative) + 1
         # Two solutions next to each other lie on both sides of an extremum.
         turns = [state for state in self.turns if low < state < high]
         grid = np.sort([*np.linspace(low, high, _GRID), *turns])
@@ -356,7 +357,7 @@ class _States:
         shift = strength * (np.sqrt(high) - np.sqrt(overlap))
         low = max(overlap - self.bars[name], 0.0)
         shift = max(shift, strength * (np.sqrt(overlap) - np.sqrt(low)))
-        moved = self.task.positive_rate * shift * np.sqrt(self.task.informative / (2 * np.pi))
+        moved = self.task.positive_rate * shift * np.sqrt(self.task.counts.mean / (2 * np.pi))
         return found.error, float(found.uncertainty + moved)
 
     def _solution(self, tolerance: float) -> Solution:

@@ -15,6 +15,7 @@ from sparsetoken.losses import Loss
 from sparsetoken.numerics.quadrature import normal_panels
 from sparsetoken.task import Task
 from sparsetoken.theory.laws import ScoreLaw
+from sparsetoken.theory.mixture import label_strata
 from sparsetoken.theory.token_law import TokenGroup, draw_tokens, rest_sums, truncated_moment
 
 __all__ = [
@@ -81,20 +82,27 @@ class Gradient:
 
 @dataclass(frozen=True, eq=False)
 class TokenDraw:
-    """Quasi-random tokens of positive and negative sequences."""
+    """Quasi-random tokens of positive and negative sequences.
 
-    positive: tuple[TokenGroup, ...]
-    negative: tuple[TokenGroup, ...]
+    Attributes
+    ----------
+    parts : tuple of (label, weight, tokens)
+        Sequences with the same number of informative tokens, and the probability of that number
+        among those with their label.
+    """
+
+    parts: tuple[tuple[int, float, tuple[TokenGroup, ...]], ...]
 
 
 def draw_sequences(task: Task, log2_points: int, seed: tuple[int, ...], mild: bool) -> TokenDraw:
     """Draw tokens of 2^log2_points sequences of each label; `mild` for a nearly even softmax."""
-    counts = {1: (task.informative, task.length - task.informative), -1: (0, task.length)}
-    positive, negative = (
-        draw_tokens(groups, log2_points, (7, *seed, label + 1), mean_first=mild)
-        for label, groups in counts.items()
-    )
-    return TokenDraw(positive, negative)
+    parts = []
+    for label in (1, -1):
+        for part in label_strata(task, label, log2_points):
+            stream = (7, *seed, label + 1, *part.stream)
+            tokens = draw_tokens(part.counts, part.log2_points, stream, mean_first=mild)
+            parts.append((label, part.weight, tokens))
+    return TokenDraw(tuple(parts))
 
 
 def mean_gradient(
@@ -143,13 +151,11 @@ class _SoftmaxSums:
 def _each(
     task: Task, readout: FrameReadout, draws: Sequence[TokenDraw]
 ) -> "Iterator[tuple[int, float, _SoftmaxSums]]":
-    """Give the label, its rate and the sums over tokens, for each draw and label."""
+    """Give the label, the probability and the sums over tokens of each part of each draw."""
+    rates = {1: task.positive_rate, -1: 1 - task.positive_rate}
     for draw in draws:
-        for label, groups, rate in (
-            (1, draw.positive, task.positive_rate),
-            (-1, draw.negative, 1 - task.positive_rate),
-        ):
-            yield label, rate, _softmax_sums(groups, readout, task.strength)
+        for label, weight, tokens in draw.parts:
+            yield label, rates[label] * weight, _softmax_sums(tokens, readout, task.strength)
 
 
 def _softmax_sums(

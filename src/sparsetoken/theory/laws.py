@@ -18,6 +18,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.numerics.memory import bounded_cache
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
+from sparsetoken.theory.mixture import label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (
     Tail,
@@ -128,19 +129,21 @@ class FeatureLaw(_Points):
         if len(self.scale) <= 2 * 2**_CUTS:
             return self
         kept = [_cells(np.flatnonzero(self.label == label), self) for label in (1.0, -1.0)]
-        cells = np.concatenate(kept)
-        weights = self.weight[cells]
-        shares = weights / weights.sum(axis=1, keepdims=True)
+        weights = [self.weight[cells] for cells in kept]
 
         def means(values: Array) -> Array:
-            return np.asarray(np.einsum("cp,cpk->ck", shares, values[cells]))
+            parts = [
+                np.einsum("cp,cpk->ck", weight / weight.sum(axis=1, keepdims=True), values[cells])
+                for cells, weight in zip(kept, weights, strict=True)
+            ]
+            return np.concatenate(parts)
 
         return replace(
             self,
             coordinates=means(self.coordinates),
             scale=np.sqrt(means(self.scale[:, None] ** 2)[:, 0]),
-            label=self.label[cells[:, 0]],
-            weight=weights.sum(axis=1),
+            label=np.repeat([1.0, -1.0], 2**_CUTS),
+            weight=np.concatenate([weight.sum(axis=1) for weight in weights]),
             removed=means(self.removed),
             replicates=1,
         )
@@ -215,24 +218,26 @@ def score_law(law: FeatureLaw, weights: Array) -> ScoreLaw:
 
 def pooled_law(task: Task) -> FeatureLaw:
     """Return the law of pooled features: S = 1/√L, c_e = θR/L for positives."""
-    shift = task.strength * task.informative / task.length
-    return _two_points(task, shift, 1 / np.sqrt(task.length))
+    return _few_points(task, task.strength / task.length, 1 / np.sqrt(task.length))
 
 
 def vectorised_law(task: Task) -> FeatureLaw:
     """Return the law of vectorised features in dimension L d: S = 1, c_e = θR/√L for positives."""
-    shift = task.strength * task.informative / np.sqrt(task.length)
-    return _two_points(task, shift, 1.0, dimension_ratio=float(task.length))
+    shift = task.strength / np.sqrt(task.length)
+    return _few_points(task, shift, 1.0, dimension_ratio=float(task.length))
 
 
-def _two_points(task: Task, shift: float, scale: float, dimension_ratio: float = 1.0) -> FeatureLaw:
+def _few_points(task: Task, shift: float, scale: float, dimension_ratio: float = 1.0) -> FeatureLaw:
+    """Return a point for each number of informative tokens, `shift` times it, and one at 0."""
+    known = task.counts
+    size = len(known.values) + 1
     return FeatureLaw(
-        coordinates=np.array([[shift], [0.0]]),
-        scale=np.full(2, scale),
-        label=np.array([1.0, -1.0]),
-        weight=np.array([task.positive_rate, 1 - task.positive_rate]),
+        coordinates=shift * np.append(known.values, 0.0)[:, None],
+        scale=np.full(size, scale),
+        label=np.append(np.ones(size - 1), -1.0),
+        weight=np.append(task.positive_rate * known.probability, 1 - task.positive_rate),
         noisy=(True,),
-        removed=np.empty((2, 0)),
+        removed=np.empty((size, 0)),
         dimension_ratio=dimension_ratio,
     )
 
@@ -269,22 +274,22 @@ def _replicate(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return c_q, c_e, S, y and weights of one replicate, positives first."""
     mild = query.sharpness < MILD_SHARPNESS
-    triples, weights = [], []
-    for label, informative, rate in (
-        (1, task.informative, task.positive_rate),
-        (-1, 0, 1 - task.positive_rate),
-    ):
-        counts, stream = (informative, task.length - informative), (*seed, label + 1)
-        if rare:
-            tail: Tail = "low" if label == 1 else "high"
-            tokens, weight = draw_weighted_tokens(
-                counts, log2_points, stream, tail, mean_first=mild
-            )
-        else:
-            tokens = draw_tokens(counts, log2_points, stream, mean_first=mild)
-            weight = np.ones(2**log2_points)
-        triples.append(softmax_triples(task, query, tokens))
-        weights.append(rate / weight.sum() * weight)
+    triples, weights, labels = [], [], []
+    for label, rate in ((1, task.positive_rate), (-1, 1 - task.positive_rate)):
+        for part in label_strata(task, label, log2_points):
+            stream = (*seed, label + 1, *part.stream)
+            if rare:
+                # A positive without informative tokens is no rarer than a negative where it errs.
+                tail: Tail | None = "high" if label < 0 else "low" if part.counts[0] else None
+                tokens, weight = draw_weighted_tokens(
+                    part.counts, part.log2_points, stream, tail, mean_first=mild
+                )
+            else:
+                tokens = draw_tokens(part.counts, part.log2_points, stream, mean_first=mild)
+                weight = np.ones(part.points)
+            triples.append(softmax_triples(task, query, tokens))
+            weights.append(rate * part.weight / weight.sum() * weight)
+            labels.append(np.full(part.points, float(label)))
     amplitude, along_noise, scale = (
         np.concatenate(column) for column in zip(*triples, strict=True)
     )
@@ -293,7 +298,7 @@ def _replicate(
         query.alignment * strength + along_noise,
         np.sqrt(1 - query.alignment**2) * strength,
         scale,
-        np.repeat([1.0, -1.0], 2**log2_points),
+        np.concatenate(labels),
         np.concatenate(weights),
     )
 

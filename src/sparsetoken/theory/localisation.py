@@ -17,6 +17,7 @@ from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.alignment import align
 from sparsetoken.theory.laws import softmax_triples
+from sparsetoken.theory.mixture import label_strata
 from sparsetoken.theory.replicates import REPLICATES, replicate_error
 from sparsetoken.theory.token_law import draw_tokens
 from sparsetoken.validation import ParameterError
@@ -60,9 +61,9 @@ class Localisation(Record):
     Attributes
     ----------
     attended_mass : float
-        Mean weight of the softmax on the informative tokens together.
+        Mean weight of the softmax on the informative tokens together; none in a positive without.
     hit_rate : float
-        Probability that the most attended token is informative.
+        Probability that the most attended token of a positive is informative.
     uncertainty : dict
         Numerical error bars.
     query : Query
@@ -83,7 +84,8 @@ class Localisation(Record):
     def free_response(self, false_alarms: Iterable[float] | None = None) -> Curve[FreeResponse]:
         """Return hits against false alarms per sequence, at the given numbers of false alarms."""
         task = self.task
-        others = task.length - task.positive_rate * task.informative
+        known = task.counts
+        others = task.length - task.positive_rate * known.mean
         if false_alarms is None:
             values = np.geomspace(1e-3, 0.5 * others, _CURVE_POINTS)
         else:
@@ -96,7 +98,8 @@ class Localisation(Record):
         thresholds = -ndtri(values / others)
         shift = task.strength * self.query.alignment
         recall = ndtr(shift - thresholds)
-        hits = -np.expm1(task.informative * log_ndtr(thresholds - shift))
+        missed = np.multiply.outer(known.values, log_ndtr(thresholds - shift))
+        hits = -known.probability @ np.expm1(missed)
         points = [
             FreeResponse(*map(float, point))
             for point in zip(thresholds, values, recall, hits, strict=True)
@@ -144,24 +147,33 @@ def localise(
 
 def _attended_mass(task: Task, query: Query) -> tuple[float, float]:
     """Return E₊ A, the mean over quasi-random points, and its error."""
-    counts = (task.informative, task.length - task.informative)
-    draws = [draw_tokens(counts, _SIZE, (4, index)) for index in range(REPLICATES)]
-    means = np.array([softmax_triples(task, query, tokens)[0].mean() for tokens in draws])
+    means = np.zeros(REPLICATES)
+    for part in label_strata(task, 1, _SIZE):
+        for index in range(REPLICATES):
+            tokens = draw_tokens(part.counts, part.log2_points, (4, index, *part.stream))
+            means[index] += part.weight * softmax_triples(task, query, tokens)[0].mean()
     return float(means.mean()), replicate_error(means)
 
 
 def hit_rate(task: Task, alignment: float, count: int = 1) -> float:
     """Return the probability that one of the `count` highest token scores is an informative one's.
 
-    The highest of R informative scores is θγ + u with a density R φ(u) Φ(u)^(R-1); of the L - R
+    A mean over the numbers R of informative tokens; there is none to hit for R = 0. The highest of R informative scores is θγ + u with a density R φ(u) Φ(u)^(R-1); of the L - R
     others, each is above it with probability Φ(-θγ - u), and fewer than `count` may be.
     """
     alignment = validation.real("alignment", alignment, low=-1, high=1)
     count = validation.integer("count", count, low=1)
-    informative, others = task.informative, task.length - task.informative
-    if count > others:
-        return 1.0
     shift = task.strength * alignment
+    return sum(
+        chance * _hit_rate(number, task.length - number, shift, count)
+        for number, chance in task.counts
+    )
+
+
+def _hit_rate(informative: int, others: int, shift: float, count: int) -> float:
+    """Return the hit rate with a given number of informative tokens."""
+    if informative == 0 or count > others:
+        return float(informative > 0)
     # The density of the highest is cut where its distribution function is 1e-17 from its ends,
     # and the other factor rises within a few units of where `count` others are expected above.
     ends = ndtri(np.exp(np.log([1e-17, 0.5]) / informative))[0], -ndtri(1e-17 / informative)

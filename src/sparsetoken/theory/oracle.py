@@ -199,18 +199,45 @@ class _Linear:
 
     def __init__(self, task: Task) -> None:
         self._rate = task.positive_rate
-        self._unit = task.informative / np.sqrt(task.length)
+        self._known = task.counts
+        self._length = task.length
 
     def least(self, strength: float, _rare: bool | None = None, _quick: bool = False) -> Oracle:
-        separation, rate = strength * self._unit, self._rate
+        shifts, rate = strength * self._known.values / np.sqrt(self._length), self._rate
+        separation = float(shifts[-1])
         solution = Solution(Status.CONVERGED, residual=0.0, steps=1)
         # The logarithm of the odds over a vanishing Δ would overflow.
         if separation < 1e-100:
             end = np.inf if rate <= 0.5 else -np.inf
             return Oracle(min(rate, 1 - rate), None, end, 0.0, solution)
-        threshold = separation / 2 + np.log((1 - rate) / rate) / separation
-        error = rate * ndtr(threshold - separation) + (1 - rate) * ndtr(-threshold)
+        if len(shifts) > 1:
+            threshold = self._threshold(shifts)
+        else:
+            threshold = separation / 2 + np.log((1 - rate) / rate) / separation
+        missed = float(self._known.probability @ ndtr(threshold - shifts))
+        error = rate * missed + (1 - rate) * ndtr(-threshold)
         return Oracle(float(error), None, float(threshold), 0.0, solution)
+
+    def _threshold(self, shifts: Array) -> float:
+        """Return where the likelihood ratio, which rises with the score, is (1-π)/π.
+
+        Infinite where positives without informative tokens make it larger everywhere.
+        """
+        logs = np.log(self._known.probability) - 0.5 * shifts**2
+        wanted = float(np.log((1 - self._rate) / self._rate))
+
+        def excess(score: float) -> float:
+            return float(np.logaddexp.reduce(logs + shifts * score)) - wanted
+
+        low, high = -1.0, 1.0
+        while excess(high) < 0:
+            high *= 2
+        while excess(low) > 0:
+            low *= 2
+            # The score of no sequence is as low.
+            if low < -1e3:
+                return -np.inf
+        return float(optimize.brentq(excess, low, high, xtol=1e-12))
 
 
 class _Bayes:
@@ -236,7 +263,8 @@ class _Bayes:
 
     def _measured(self, strength: float, rare: bool, quick: bool) -> "_Measured":
         task = self._task
-        work = task.length * task.informative if task.informative > 1 else 1
+        largest_number = int(task.counts.values[-1])
+        work = task.length * largest_number if largest_number > 1 else 1
         largest = _SEARCH_SIZE if quick else _BAYES_SIZE
         size = int(np.clip(np.log2(_BAYES_BUDGET / (16 * work)), 5, largest))
         scores = likelihood_ratio_scores(self._samples.of(size, _JUDGE, rare), strength)

@@ -9,7 +9,8 @@ functions of s say all that the Bayes floor needs:
 with dψ/ds = s e(s). For R = 1 the overlap is a one-dimensional integral, exact to rounding for any
 length; for R > 1 it is a mean over quasi-random scores of ratios of elementary symmetric
 polynomials. Taking the places without signal instead of those with it maps R to L - R:
-e_R = e_{L-R} + 2R - L.
+e_R = e_{L-R} + 2R - L. Where R is a law, the posterior is one over R too (section 13.3), and e goes
+from (E R)²/L to E R.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,13 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.special import expit, gammaln, logit
 
 from sparsetoken.arrays import Array
+from sparsetoken.informative import CountLaw
 from sparsetoken.numerics.quadrature import normal_density
+from sparsetoken.task import Task
+from sparsetoken.theory.mixture import label_strata
 from sparsetoken.theory.replicates import REPLICATES, replicate_error
 from sparsetoken.theory.token_law import draw_tokens
 from sparsetoken.validation import ParameterError
@@ -29,6 +34,7 @@ __all__ = [
     "LARGEST_WORK",
     "PlacesLaw",
     "exact_overlap",
+    "mixed_overlap",
     "places_law",
     "sampled_overlap",
 ]
@@ -45,6 +51,8 @@ _EXACT_NODES = 18
 _SAMPLED_NODES = 10
 # Where all but this of the places are known, nothing is computed any more.
 _KNOWN = 1e-13
+# How far, in logarithms, a law may be from a binomial one before probabilities underflow.
+_MOST_UNEVEN = 250.0
 
 
 def exact_overlap(length: int, signal: float, spacing: float = _SPACING) -> tuple[float, float]:
@@ -152,6 +160,51 @@ def _count_law(chances: Array, most: int) -> Array:
     return law
 
 
+def mixed_overlap(task: Task, signal: float, log2_points: int, seed: int = 0) -> Array:
+    """Return e(s) where the number of informative tokens is random, one value for each replicate.
+
+    A set S of places has the weight P(r)/C(L, r) exp(s Σ_S x - s² r/2), r = |S|. With o = ρ/(1-ρ),
+    ρ = E R/L, and independent choices of odds o exp(s x - s²/2), it is the chance of S times
+    P(r)/(C(L, r) o^r), up to a constant: the choices are a posterior under a binomial law, which
+    the last factor corrects.
+    """
+    known, length = task.counts, task.length
+    most, share = int(known.values[-1]), known.mean / length
+    correction = np.zeros(most + 1)
+    correction[known.values] = np.exp(_log_corrections(task))
+    overlap = np.zeros(REPLICATES)
+    for part in label_strata(task, 1, log2_points):
+        draws = [
+            draw_tokens(part.counts, part.log2_points, (5, seed, index, *part.stream), most=length)
+            for index in range(REPLICATES)
+        ]
+        marked, others = (
+            np.concatenate([draw[group].values for draw in draws]).T for group in (0, 1)
+        )
+        base = float(logit(share)) - 0.5 * signal**2
+        chosen = _count_law(expit(base + signal * (marked + signal)), part.counts[0])
+        rest = _count_law(expit(base + signal * others), most)
+        # By the number of informative places among the chosen ones.
+        weights = np.stack(
+            [
+                chosen[hits] * (correction[hits:] @ rest[: most + 1 - hits])
+                for hits in range(part.counts[0] + 1)
+            ]
+        )
+        means = np.arange(len(weights)) @ weights / weights.sum(axis=0)
+        overlap += part.weight * means.reshape(REPLICATES, -1).mean(axis=1)
+    return overlap
+
+
+def _log_corrections(task: Task) -> Array:
+    """Return log [P(r)/(C(L, r) ρ^r (1-ρ)^{L-r})] for the numbers of a law, less the largest one."""
+    known, length = task.counts, task.length
+    share, values = known.mean / length, known.values
+    subsets = gammaln(length + 1) - gammaln(values + 1) - gammaln(length - values + 1)
+    logs = np.log(known.probability) - subsets - values * logit(share)
+    return np.asarray(logs - logs.max())
+
+
 @dataclass(frozen=True, eq=False)
 class _Panel:
     """Chebyshev coefficients (nodes, replicates) of e and of ∫ s e on a panel, and e's error."""
@@ -171,29 +224,42 @@ class PlacesLaw:
     def __init__(
         self,
         length: int,
-        informative: int,
+        informative: int | CountLaw,
         log2_points: int = 7,
         seed: int = 0,
         nodes: int | None = None,
         spacing: float = _SPACING,
     ) -> None:
-        self.length, self.informative = length, informative
-        self.fewer = min(informative, length - informative)
-        self.exact = self.fewer == 1
+        self.task, self.length = _task(length, informative), length
+        known = self.task.counts
+        # Above half of the tokens, those without signal are looked for, and `surplus` is added.
+        self._mixed = len(known.values) > 1
+        number = int(known.values[0])
+        self.fewer = known.mean if self._mixed else min(number, self.length - number)
+        self.surplus = 0.0 if self._mixed else float(number - self.fewer)
+        self.exact = not self._mixed and self.fewer == 1
         self.replicates = 1 if self.exact else REPLICATES
         self.log2_points, self.seed = log2_points, seed
         self._nodes = nodes or (_EXACT_NODES if self.exact else _SAMPLED_NODES)
         self._spacing = spacing
         self._panels: list[_Panel] = []
-        self.known = 2 * np.sqrt(np.log(self.fewer * length / _KNOWN))
+        self.known = self._known()
         self._integrals = [np.zeros(self.replicates)]
+
+    def _known(self) -> float:
+        if not self._mixed:
+            return float(2 * np.sqrt(np.log(self.fewer * self.length / _KNOWN)))
+        # Odds that the law gives to one number against the next are worth some scores more.
+        logs = np.log(self.task.counts.probability)
+        doubt = float(np.log(self.length) + np.ptp(logs))
+        far = np.sqrt(2 * np.log(self.length / _KNOWN))
+        return float(far + np.sqrt(far**2 + 2 * doubt))
 
     def overlap(self, signal: Array) -> Array:
         """Return e(s), of shape (replicates, *s.shape)."""
-        surplus = 2 * self.informative - self.length if self.informative > self.fewer else 0
         values = self._evaluate(signal, lambda panel: panel.overlap)
         values[:, signal >= self.known] = self.fewer
-        return np.asarray(values + surplus)
+        return np.asarray(values + self.surplus)
 
     def potential(self, signal: Array) -> Array:
         """Return ψ(s) = ∫ s e ds, of shape (replicates, *s.shape)."""
@@ -202,8 +268,7 @@ class PlacesLaw:
         index = self._index(inside)
         values += np.stack(self._integrals, axis=1)[:, index]
         values += 0.5 * self.fewer * (signal**2 - inside**2)
-        surplus = 2 * self.informative - self.length if self.informative > self.fewer else 0
-        return np.asarray(values + 0.5 * surplus * signal**2)
+        return np.asarray(values + 0.5 * self.surplus * signal**2)
 
     def relative_error(self, signal: float) -> float:
         """Return the error of e that quadrature and interpolation leave, up to s, as a ratio."""
@@ -261,18 +326,35 @@ class PlacesLaw:
         return _Panel(coefficients, integral, quadrature + float(tail))
 
     def _sampled(self, signal: float) -> Array:
-        return sampled_overlap(self.length, self.fewer, signal, self.log2_points, self.seed)
+        if self._mixed:
+            return mixed_overlap(self.task, signal, self.log2_points, self.seed)
+        return sampled_overlap(self.length, int(self.fewer), signal, self.log2_points, self.seed)
+
+
+def _task(length: int, informative: int | CountLaw) -> Task:
+    """Return a task with these places, whatever else it is."""
+    return Task(length, informative, strength=1.0)
 
 
 @lru_cache(maxsize=16)
-def places_law(length: int, informative: int, log2_points: int) -> PlacesLaw:
+def places_law(length: int, informative: int | CountLaw, log2_points: int) -> PlacesLaw:
     """Return the law of places, kept for repeated calls: it depends on L and R alone."""
-    fewer = min(informative, length - informative)
+    task = _task(length, informative)
+    known = task.counts
+    fewer = int(known.values[-1])
+    if len(known.values) == 1:
+        fewer = min(fewer, length - fewer)
+    elif np.ptp(_log_corrections(task)) > _MOST_UNEVEN:
+        accepted = (
+            "an integer, or a law nearer to a binomial one: the posterior of others overflows"
+        )
+        raise ParameterError("informative", str(informative), accepted)
     if fewer > 1 and (length > LONGEST_SAMPLED or length * fewer > LARGEST_WORK):
         accepted = (
             f"1 or length - 1, or length <= {LONGEST_SAMPLED} and length × min(informative, "
             f"length - informative) <= {LARGEST_WORK}: the symmetric polynomials take that many "
             f"steps a sequence"
         )
-        raise ParameterError("informative", informative, f"{accepted} (length = {length})")
+        given = task.to_dict()["informative"]
+        raise ParameterError("informative", given, f"{accepted} (length = {length})")
     return PlacesLaw(length, informative, log2_points)

@@ -17,6 +17,7 @@ from sparsetoken.numerics.sobol import sobol_points
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import QueryStep
 from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.mixture import Stratum, label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import EXPLICIT
 
@@ -40,19 +41,22 @@ def reused_law(task: Task, training: Training, log2_points: int, seed: int = 0) 
     which fresh data have noise only. None has noise of its own.
     """
     frame = _Frame(task, training)
+    rates = {1: task.positive_rate, -1: 1 - task.positive_rate}
+    strata = [(label, part) for label in rates for part in label_strata(task, label, log2_points)]
     parts = [
-        _features(frame, label, log2_points, (seed, index, label + 1))
+        _features(frame, label, part, (seed, index, label + 1, *part.stream))
         for index in range(REPLICATES)
-        for label in (1, -1)
+        for label, part in strata
     ]
     coordinates, scale, removed = (np.concatenate(column) for column in zip(*parts, strict=True))
-    count = 2**log2_points
-    rates = np.array([task.positive_rate, 1 - task.positive_rate]) / (count * REPLICATES)
+    sizes = [part.points for _, part in strata]
+    labels = [float(label) for label, _ in strata]
+    weights = [rates[label] * part.weight / (part.points * REPLICATES) for label, part in strata]
     return FeatureLaw(
         coordinates=coordinates,
         scale=scale,
-        label=np.tile(np.repeat([1.0, -1.0], count), REPLICATES),
-        weight=np.tile(np.repeat(rates, count), REPLICATES),
+        label=np.tile(np.repeat(labels, sizes), REPLICATES),
+        weight=np.tile(np.repeat(weights, sizes), REPLICATES),
         noisy=(False, False, False),
         removed=removed,
         spurious=1,
@@ -111,14 +115,14 @@ def _axes(query: Array) -> Array:
 
 
 def _features(
-    frame: _Frame, label: int, log2_points: int, seed: tuple[int, int, int]
+    frame: _Frame, label: int, part: Stratum, seed: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
     """Return coordinates (n, 3), scales (n,) and removed parts (n, 2) of samples of one label."""
     task, beta = frame.task, frame.training.inverse_temperature
-    length, places = task.length, task.informative if label > 0 else 0
-    share = places / length
+    length = task.length
+    share = part.counts[0] / length
     signal, norm = frame.readout[0], float(np.linalg.norm(frame.readout))
-    beside, tokens = _draw(places, length, log2_points, seed)
+    beside, tokens = _draw(part, seed)
     mean = beside[:, 0] / np.sqrt(length)
 
     # Stage 2: the slope of the loss, and with it how a token's score depends on its noise along the
@@ -140,13 +144,13 @@ def _features(
     inside = scores.sine * mean - scores.cosine * own + spread * beside[:, 2]
     noise = scores.back(along, inside, scale * beside[:, 3])
 
-    part = task.strength * signal * (marked - share) + norm * (noise[:, 0] - mean)
-    part = slopes * part / frame.spread if frame.spread > 0 else np.zeros_like(part)
+    own_part = task.strength * signal * (marked - share) + norm * (noise[:, 0] - mean)
+    own_part = slopes * own_part / frame.spread if frame.spread > 0 else np.zeros_like(own_part)
     coordinates = np.column_stack([noise[:, :2] @ turn, noise[:, 2]])
     coordinates[:, 0] += task.strength * marked
     coordinates[:, 1] += label / np.sqrt(frame.alpha * length)
-    coordinates[:, 2] -= part / np.sqrt(frame.alpha)
-    removed = np.column_stack([np.full(len(part), length**-0.5), label * part])
+    coordinates[:, 2] -= own_part / np.sqrt(frame.alpha)
+    removed = np.column_stack([np.full(len(own_part), length**-0.5), label * own_part])
     return coordinates @ frame.axes.T, scale, removed
 
 
@@ -204,26 +208,24 @@ class _Tokens:
 
 
 @bounded_cache(_KEPT_BYTES)
-def _draw(
-    places: int, length: int, log2_points: int, seed: tuple[int, int, int]
-) -> tuple[Array, tuple[_Tokens, ...]]:
+def _draw(part: Stratum, seed: tuple[int, ...]) -> tuple[Array, tuple[_Tokens, ...]]:
     """Draw the numbers beside the tokens (n, 4), all standard normal, and the tokens by group.
 
     The same for all settings of one length, and so kept for the next ones.
     """
-    counts = [places, length - places]
+    counts = part.counts
     kept = [min(count, EXPLICIT) for count in counts]
     rests = [count - few for count, few in zip(counts, kept, strict=True)]
     sizes = [few + (len(_TERMS) if rest else 0) for few, rest in zip(kept, rests, strict=True)]
     rng = np.random.default_rng((3, *seed))
-    uniforms = sobol_points(_BESIDE + sum(sizes), log2_points, rng)
-    beside, *parts = np.split(uniforms, np.cumsum([_BESIDE, *sizes])[:-1], axis=1)
+    uniforms = sobol_points(_BESIDE + sum(sizes), part.log2_points, rng)
+    beside, *columns = np.split(uniforms, np.cumsum([_BESIDE, *sizes])[:-1], axis=1)
     groups = []
-    for part, count, few, rest in zip(parts, counts, kept, rests, strict=True):
+    for column, count, few, rest in zip(columns, counts, kept, rests, strict=True):
         # The largest of n uniforms, and each next one, is the one above times a power of a uniform.
-        powers = np.log(part[:, :few]) / (count - np.arange(few))
+        powers = np.log(column[:, :few]) / (count - np.arange(few))
         values = ndtri_exp(np.cumsum(powers, axis=1))
-        groups.append(_Tokens(values, rest, ndtri(part[:, few:])))
+        groups.append(_Tokens(values, rest, ndtri(column[:, few:])))
     return ndtri(beside), tuple(groups)
 
 

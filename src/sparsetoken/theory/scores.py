@@ -12,9 +12,11 @@ import numpy as np
 from scipy.special import expit, gammaln
 
 from sparsetoken.arrays import Array
+from sparsetoken.informative import Counts
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.task import Task
 from sparsetoken.theory.laws import MILD_SHARPNESS
+from sparsetoken.theory.mixture import Stratum, label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (
     Tail,
@@ -68,12 +70,12 @@ class TokenSample:
     """
 
     def __init__(self, task: Task, log2_points: int, *, stream: int, rare: bool = False) -> None:
+        self.task = task
         self.length = task.length
-        self.informative = task.informative
         self.rare = rare
         self._log2_points = log2_points
         self._stream = stream
-        self._drawn: dict[tuple[int, int, bool], tuple[tuple[TokenGroup, ...], Array]] = {}
+        self._drawn: dict[tuple[int, int, bool], list[tuple[tuple[TokenGroup, ...], Array]]] = {}
 
     def scores(
         self, score: Callable[[tuple[TokenGroup, ...]], Array], most: int, mild: bool = False
@@ -85,37 +87,55 @@ class TokenSample:
         """
         columns = []
         for label in (1, -1):
-            groups, weight = self._tokens(label, most, mild)
-            columns += [score(groups).reshape(REPLICATES, -1), weight.reshape(REPLICATES, -1)]
+            parts = [
+                (score(groups).reshape(REPLICATES, -1), weight.reshape(REPLICATES, -1))
+                for groups, weight in self._tokens(label, most, mild)
+            ]
+            columns += [np.concatenate(part, axis=1) for part in zip(*parts, strict=True)]
         positive, positive_weight, negative, negative_weight = columns
         return Scores(positive, negative, positive_weight, negative_weight)
 
-    def _tokens(self, label: int, most: int, mild: bool) -> tuple[tuple[TokenGroup, ...], Array]:
-        """Return all replicates in a row, and their weights."""
+    def _tokens(
+        self, label: int, most: int, mild: bool
+    ) -> list[tuple[tuple[TokenGroup, ...], Array]]:
+        """Return the tokens by number of informative ones: replicates in a row, and their weights."""
         key = (label, most, mild)
         if key not in self._drawn:
-            parts = [self._replicate(label, most, mild, index) for index in range(REPLICATES)]
-            groups = tuple(
-                TokenGroup(
-                    np.concatenate([group.values for group in same]),
-                    same[0].rest,
-                    np.concatenate([group.normals for group in same]),
-                )
-                for same in zip(*(groups for groups, _ in parts), strict=True)
-            )
-            self._drawn[key] = groups, np.concatenate([weight for _, weight in parts])
+            strata = label_strata(self.task, label, self._log2_points)
+            points = sum(part.points for part in strata)
+            self._drawn[key] = [
+                self._stratum(label, part, points * part.weight / part.points, most, mild)
+                for part in strata
+            ]
         return self._drawn[key]
 
-    def _replicate(
-        self, label: int, most: int, mild: bool, index: int
+    def _stratum(
+        self, label: int, part: Stratum, scale: float, most: int, mild: bool
     ) -> tuple[tuple[TokenGroup, ...], Array]:
-        informative = self.informative if label == 1 else 0
-        counts = (informative, self.length - informative)
-        seed = (self._stream, index, label + 1)
+        """Return the tokens of one stratum, with `scale` as the mean of their weights."""
         tail: Tail | None = None
         if self.rare:
-            tail = "low" if label == 1 else "high"
-        return draw_weighted_tokens(counts, self._log2_points, seed, tail, most, mild)
+            tail = "high" if label < 0 else "low" if part.counts[0] else None
+        drawn = [
+            draw_weighted_tokens(
+                part.counts,
+                part.log2_points,
+                (self._stream, index, label + 1, *part.stream),
+                tail,
+                most,
+                mild,
+            )
+            for index in range(REPLICATES)
+        ]
+        groups = tuple(
+            TokenGroup(
+                np.concatenate([group.values for group in same]),
+                same[0].rest,
+                np.concatenate([group.normals for group in same]),
+            )
+            for same in zip(*(groups for groups, _ in drawn), strict=True)
+        )
+        return groups, scale * np.concatenate([weight for _, weight in drawn])
 
 
 def attention_scores(sample: TokenSample, strength: float, sharpness: float) -> Scores:
@@ -184,30 +204,42 @@ def _rest_sum(function: Callable[[Array], Array], group: TokenGroup, shift: floa
 def likelihood_ratio_scores(sample: TokenSample, strength: float) -> Scores:
     """Return the log-likelihood ratio, of positive against negative.
 
-    It is the log of the mean over R-subsets of exp(θ Σ x - Rθ²/2): an elementary symmetric
-    polynomial of the exp(θx_l).
+    It is the log of the mean over R and over R-subsets of exp(θ Σ x - Rθ²/2): elementary symmetric
+    polynomials of the exp(θx_l).
     """
-    if sample.informative == 1:
-        return sample.scores(_one_token_ratio(sample.length, strength), most=_SOME_TOKENS // 2)
+    known = sample.task.counts
+    if known.values[-1] <= 1:
+        chance = float(known.probability[-1])
+        ratio = _one_token_ratio(sample.length, strength, chance)
+        return sample.scores(ratio, most=_SOME_TOKENS // 2)
     if sample.length > 4096:
         accepted = "at most 4096 for 'bayes' with informative > 1"
         raise ParameterError("length", sample.length, accepted)
-    ratio = _subset_ratio(sample.length, sample.informative, strength)
-    return sample.scores(ratio, most=sample.length)
+    return sample.scores(_subset_ratio(sample.length, known, strength), most=sample.length)
 
 
-def _one_token_ratio(length: int, strength: float) -> Callable[[tuple[TokenGroup, ...]], Array]:
+def _one_token_ratio(
+    length: int, strength: float, chance: float
+) -> Callable[[tuple[TokenGroup, ...]], Array]:
+    """Return the score where there is one informative token, or with 1 - `chance` none."""
+
     def score(tokens: tuple[TokenGroup, ...]) -> Array:
         sums = exponential_sums(tokens, strength, (strength**2, 0.0))
-        return np.asarray(sums.peak + np.log(sums.total) - np.log(length) - 0.5 * strength**2)
+        ratio = sums.peak + np.log(sums.total) - np.log(length) - 0.5 * strength**2
+        if chance < 1:
+            ratio = np.logaddexp(np.log(chance) + ratio, np.log1p(-chance))
+        return np.asarray(ratio)
 
     return score
 
 
 def _subset_ratio(
-    length: int, order: int, strength: float
+    length: int, known: Counts, strength: float
 ) -> Callable[[tuple[TokenGroup, ...]], Array]:
-    subsets = gammaln(length + 1) - gammaln(order + 1) - gammaln(length - order + 1)
+    orders = known.values
+    subsets = gammaln(length + 1) - gammaln(orders + 1) - gammaln(length - orders + 1)
+    # The logarithm of the weight of a subset of each size, before its tokens are seen.
+    priors = np.log(known.probability) - subsets - 0.5 * orders * strength**2
 
     def score(tokens: tuple[TokenGroup, ...]) -> Array:
         exponents = np.concatenate(
@@ -217,19 +249,18 @@ def _subset_ratio(
             ],
             axis=1,
         )
-        return np.asarray(
-            _log_symmetric_polynomial(exponents.T, order) - subsets - 0.5 * order * strength**2
-        )
+        polynomials = _log_symmetric_polynomials(exponents.T, int(orders[-1]))[orders]
+        return np.asarray(np.logaddexp.reduce(polynomials + priors[:, None], axis=0))
 
     return score
 
 
-def _log_symmetric_polynomial(exponents: Array, order: int) -> Array:
-    """Return log e_order(exp(exponents)) over the first axis, in O(L R) and without overflow."""
+def _log_symmetric_polynomials(exponents: Array, order: int) -> Array:
+    """Return log e_j(exp(exponents)) over the first axis, j = 0 ... order, in O(L R)."""
     logs = np.full((order + 1, exponents.shape[1]), -np.inf)
     logs[0] = 0.0
     for index, exponent in enumerate(exponents):
         top = min(index + 1, order)
         # From the highest degree down: e_j ← e_j + exp(exponent) e_{j-1}.
         logs[1 : top + 1] = np.logaddexp(logs[1 : top + 1], exponent + logs[:top])
-    return np.asarray(logs[order])
+    return logs
