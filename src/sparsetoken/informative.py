@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsetoken import validation
@@ -122,7 +123,7 @@ class BinomialCount(CountLaw):
         _store(self, probability=chance, least=_least(self.least))
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.probability!r}{_least_text(self.least)}"
+        return f"{self.kind}:{_short(self.probability)}{_least_text(self.least)}"
 
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers within twelve standard deviations, and some."""
@@ -157,7 +158,7 @@ class PoissonCount(CountLaw):
         _store(self, mean=mean, least=_least(self.least))
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.mean!r}{_least_text(self.least)}"
+        return f"{self.kind}:{_short(self.mean)}{_least_text(self.least)}"
 
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers within twelve standard deviations, and some."""
@@ -208,7 +209,7 @@ class CountTable(CountLaw):
             raise ParameterError("informative", str(self), f"at most {MOST_NUMBERS} numbers")
 
     def __str__(self) -> str:
-        pairs = ",".join(f"{number}:{chance!r}" for number, chance in self._pairs)
+        pairs = ",".join(f"{number}:{_short(chance)}" for number, chance in self._pairs)
         return f"{self.kind}:{pairs}"
 
     @property
@@ -311,10 +312,9 @@ def as_informative(value: object, length: int | None = None) -> int | CountLaw:
             accepted = f"a law for {length} tokens, and this one is for {low} to {high}"
             raise ParameterError("informative", str(value), accepted)
         return value
-    try:
-        number = validation.integer("informative", value, low=1, high=_MOST_TOKENS)
-    except ParameterError:
-        raise ParameterError("informative", value, ACCEPTED) from None
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ParameterError("informative", value, ACCEPTED)
+    number = validation.integer("informative", value, low=1, high=_MOST_TOKENS)
     if length is not None and number >= length:
         raise ParameterError("informative", number, f"an integer below length = {length}")
     return number
@@ -432,6 +432,10 @@ def _log_choose(total: "int | Array", chosen: "int | Array") -> Any:
 def _store(law: CountLaw, **values: Any) -> None:
     for name, value in values.items():
         object.__setattr__(law, name, value)
+
+
+def _short(value: float) -> str:
+    return repr(value).removesuffix(".0")
 
 
 def _least(value: object) -> int:

@@ -28,6 +28,7 @@ from pydantic import (
 
 from sparsetoken import validation
 from sparsetoken.extensions import import_extensions
+from sparsetoken.informative import as_informative
 from sparsetoken.limits import MOST_BYTES, MOST_CELLS, MOST_TRIALS, MOST_VALUES
 from sparsetoken.sweeps.errors import StudyError
 from sparsetoken.sweeps.grid import Axis, Grid
@@ -71,7 +72,8 @@ def _axis(check: Callable[[Any], Any], *, whole: bool = False) -> BeforeValidato
             raise ValueError(f"{value} is not valid: expected {error.accepted}") from None
         if len(set(checked)) < len(checked):
             raise ValueError("a value is listed twice")
-        return checked
+        # A column of the exported table has one type.
+        return tuple(map(str, checked)) if any(isinstance(v, str) for v in checked) else checked
 
     return BeforeValidator(parse)
 
@@ -99,15 +101,24 @@ def _range(given: Mapping[str, Any], whole: bool) -> Values:
     return (start, *(float(f"{value:.12g}") for value in values[1:-1]), stop)
 
 
+def _informative(value: Any) -> int | str:
+    """Return a number of informative tokens or the text of its law, whatever the length."""
+    found = as_informative(value)
+    return found if isinstance(found, int) else str(found)
+
+
 def _table(name: str, kind: type, *, partial: bool = False) -> type[_Strict]:
     """Return the model of a table with the fields of `kind`; with `partial`, none is required."""
 
     def checked(field: str) -> Callable[[Any], Any]:
+        if field == "informative":
+            return _informative
         return lambda value: getattr(kind(**{**_NEUTRAL[kind], field: value}), field)
 
     columns: dict[str, Any] = {}
     for item in fields(kind):
-        axis = Annotated[Values, _axis(checked(item.name), whole=item.type is int)]
+        whole = item.type is int or item.name == "informative"
+        axis = Annotated[Values, _axis(checked(item.name), whole=whole)]
         if partial:
             columns[item.name] = (axis | None, None)
         elif item.default is MISSING:
@@ -269,12 +280,12 @@ class Study(_Strict):
         """Yield the fields of an object that must fit together, where they might not."""
         axes = self.axes
         lengths, informative = axes["task.length"], axes["task.informative"]
-        if max(informative) >= min(lengths):
+        if _may_not_fit(lengths, informative):
             yield Task, "", ("length", "informative")
         if self.at is not None:
             lengths = axes.get("at.length", lengths)
             informative = axes.get("at.informative", informative)
-            if max(informative) >= min(lengths):
+            if _may_not_fit(lengths, informative):
                 yield Task, "at_", ("length", "informative")
         if any(axes["training.reuse"]):
             yield Training, "", ("alpha0", "alpha1", "reuse")
@@ -283,6 +294,10 @@ class Study(_Strict):
         """Return what sets a cell apart from others."""
         varied = [_column(key) for key, values in self.axes.items() if len(values) > 1]
         return ", ".join(f"{name} = {cell[name]}" for name in varied) or "the only one"
+
+
+def _may_not_fit(lengths: Values, informative: Values) -> bool:
+    return isinstance(informative[0], str) or max(informative) >= min(lengths)
 
 
 _COLUMNS = {"dimensions": "dimension", "classifiers": "classifier"}
