@@ -27,7 +27,7 @@ from sparsetoken.theory.gradient_law import (
 )
 from sparsetoken.theory.laws import ScoreLaw
 from sparsetoken.theory.prediction import Prediction, predict
-from sparsetoken.theory.ranking import Ranking
+from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import REPLICATES, replicate_error
 from sparsetoken.validation import ParameterError
 
@@ -54,7 +54,7 @@ _QUANTITIES = (
 
 
 @dataclass(frozen=True)
-class DescentState(Record):
+class DescentState(Ranked, Record):
     """The classifier after some steps.
 
     Attributes
@@ -86,21 +86,6 @@ class DescentState(Record):
     amplification: float
     solution: Solution
     ranking: Ranking = field(repr=False, compare=False, metadata={"hidden": True})
-
-    @property
-    def auc(self) -> float:
-        """P(score of a positive > score of a negative)."""
-        return self.ranking.auc
-
-    @property
-    def average_precision(self) -> float:
-        """Precision averaged over recall."""
-        return self.ranking.average_precision
-
-    @property
-    def balanced_error(self) -> float:
-        """The mean of the error on positives and the error on negatives."""
-        return self.ranking.balanced_error
 
     @property
     def query(self) -> Query:

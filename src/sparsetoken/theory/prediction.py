@@ -19,7 +19,7 @@ from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.localisation import Localisation, localise
-from sparsetoken.theory.ranking import CalibrationPoint, OperatingPoint, Ranking
+from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.usage import BIAS, Tested, Usage, best_sharpness, recalibrated
 from sparsetoken.validation import ParameterError
@@ -95,7 +95,7 @@ class Uncertainty:
 
 
 @dataclass(frozen=True)
-class Prediction(Record):
+class Prediction(Ranked, Record):
     """What training gives, in the limit of high dimension.
 
     Attributes
@@ -141,47 +141,12 @@ class Prediction(Record):
         assert self._tested is not None
         return self._tested.ranking()
 
-    @property
-    def auc(self) -> float:
-        """P(score of a positive > score of a negative)."""
-        return self.ranking.auc
-
-    @property
-    def average_precision(self) -> float:
-        """Precision averaged over recall."""
-        return self.ranking.average_precision
-
-    @property
-    def balanced_error(self) -> float:
-        """The mean of the error on positives and the error on negatives."""
-        return self.ranking.balanced_error
-
     @cached_property
     def localisation(self) -> Localisation | None:
         """Whether attention looks at the right tokens; None for classifiers without a query."""
         if self.query is None:
             return None
         return localise(self.at, query=self.query, at_sharpness=self.at_sharpness)
-
-    def at_recall(self, recall: float) -> OperatingPoint:
-        """Return the threshold with the given recall, and what else it gives."""
-        return self.ranking.at_recall(recall)
-
-    def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
-        """Return the threshold with the given false-alarm rate, and what else it gives."""
-        return self.ranking.at_false_alarm_rate(rate)
-
-    def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
-        """Return recall against false-alarm rate."""
-        return self.ranking.roc(false_alarm_rates)
-
-    def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
-        """Return precision against recall."""
-        return self.ranking.precision_recall(recalls)
-
-    def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
-        """Return the probability of a positive label against the score."""
-        return self.ranking.calibration(scores)
 
     def metrics(self, *names: str) -> dict[str, float]:
         """Return quantities of `METRICS` by name, each with its error bar under name_uncertainty."""

@@ -8,6 +8,7 @@ over negatives, and everything else follows from these two functions of t.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -23,6 +24,7 @@ from sparsetoken.theory.replicates import replicate_error
 __all__ = [
     "CalibrationPoint",
     "OperatingPoint",
+    "Ranked",
     "Ranking",
     "best_threshold",
     "densities",
@@ -328,6 +330,52 @@ _CURVE_POINTS = 61
 
 # The threshold of the trained classifier: its bias is part of the score.
 _TRAINED = np.zeros(1)
+
+
+class Ranked:
+    """A classifier whose scores rank fresh sequences: what its `ranking` tells, under its own name."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def ranking(self) -> Ranking:
+            """How well the scores rank fresh sequences."""
+            ...
+
+    @property
+    def auc(self) -> float:
+        """P(score of a positive > score of a negative)."""
+        return self.ranking.auc
+
+    @property
+    def average_precision(self) -> float:
+        """Precision averaged over recall."""
+        return self.ranking.average_precision
+
+    @property
+    def balanced_error(self) -> float:
+        """The mean of the error on positives and the error on negatives."""
+        return self.ranking.balanced_error
+
+    def at_recall(self, recall: float) -> OperatingPoint:
+        """Return the threshold with the given recall, and what else it gives."""
+        return self.ranking.at_recall(recall)
+
+    def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
+        """Return the threshold with the given false-alarm rate, and what else it gives."""
+        return self.ranking.at_false_alarm_rate(rate)
+
+    def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
+        """Return recall against false-alarm rate."""
+        return self.ranking.roc(false_alarm_rates)
+
+    def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
+        """Return precision against recall."""
+        return self.ranking.precision_recall(recalls)
+
+    def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
+        """Return the probability of a positive label against the score."""
+        return self.ranking.calibration(scores)
 
 
 def _checked(name: str, given: Iterable[float], low: float, high: float) -> Array:
