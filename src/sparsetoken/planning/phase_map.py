@@ -11,6 +11,7 @@ import numpy as np
 from sparsetoken import __version__, validation
 from sparsetoken.arrays import Array
 from sparsetoken.planning.checkpoint import Checkpoint
+from sparsetoken.planning.parallel import finished
 from sparsetoken.planning.phase_figure import draw_phase_map
 from sparsetoken.records import to_frame
 from sparsetoken.task import Task, Training, vary
@@ -175,8 +176,10 @@ def phase_map(
     jobs = [(kind, float(value)) for kind in kinds for value in axes[1][1]]
     kept = Checkpoint(checkpoint, _identity(task, training, axes, tolerance))
     missing = [job for job in jobs if job not in kept.rows]
-    for done, (job, row) in enumerate(_done(work, missing, workers), len(jobs) - len(missing) + 1):
-        kept.keep(job, row)
+    calls = [partial(work, *job) for job in missing]
+    before = len(jobs) - len(missing)
+    for done, (index, row) in enumerate(finished(calls, workers), before + 1):
+        kept.keep(missing[index], row)
         if progress is not None:
             progress(done, len(jobs))
     tables = {kind: np.array([kept.rows[kind, float(v)] for v in axes[1][1]]) for kind in kinds}
@@ -282,23 +285,6 @@ def _error(prediction: Any) -> float:
 
 def _capacity_ratio(task: Task, training: Training) -> float:
     return float(capacity(task, training=training).alpha / training.alpha1)
-
-
-def _done(
-    work: Callable[[str, float], list[float]], jobs: list[tuple[str, float]], workers: int
-) -> Iterator[tuple[tuple[str, float], list[float]]]:
-    if workers == 1:
-        for job in jobs:
-            yield job, work(*job)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
-    def with_job(job: tuple[str, float]) -> tuple[tuple[str, float], list[float]]:
-        return job, work(*job)
-
-    with parallel_config("loky", inner_max_num_threads=1):
-        pool = Parallel(n_jobs=workers, return_as="generator_unordered")
-        yield from pool(delayed(with_job)(job) for job in jobs)
 
 
 def _first_crossings(gaps: Array, values: Array) -> Array:

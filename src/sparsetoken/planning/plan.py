@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sparsetoken.planning.best_training import (
     TrainingSearch,
     total_samples,
 )
+from sparsetoken.planning.parallel import finished
 from sparsetoken.planning.plan_check import Assurance, check_plan
 from sparsetoken.planning.plan_figure import draw_plan
 from sparsetoken.planning.sensitivity import Sensitivity, anti_alignments, sensitivities
@@ -33,6 +35,9 @@ _FIRST_ALPHA = 4.0
 _FEWEST_SAMPLES = 10
 # Ratios between which the floor's least sample ratio is sought.
 _FLOOR_RATIOS = (1e-3, 1e4)
+# Rivals: classifiers without a query, and learners by the field of `Floor` that tells their error.
+_LINEAR = ("pooled", "vectorised")
+_FLOORS = {"message passing": "reachable_error", "floor": "error"}
 # A query with a smaller cosine is hardly better than none.
 _WEAK_ALIGNMENT = 0.5
 
@@ -211,8 +216,9 @@ def plan(
         losses=losses,
         limit=oracle(task).error if metric == "error" else None,
     )
-    searched = search.attention(workers, count.one_more)
-    drafted = _drafted(search, searched, error if metric == "error" else auc)
+    searched, alternatives = search.all(workers, count)
+    target = error if metric == "error" else auc
+    drafted = _drafted(search, searched, alternatives, target, workers)
     if drafted.training is not None and trials:
         options = {"trials": trials, "seed": seed, "workers": workers}
         wanted = (metric, drafted.target, assurance)
@@ -223,7 +229,13 @@ def plan(
     return replace(drafted, warnings=tuple(_warnings(drafted, searched.exhausted)))
 
 
-def _drafted(search: "_Search", searched: "_Searched", target: float | None) -> Plan:
+def _drafted(
+    search: "_Search",
+    searched: "_Searched",
+    alternatives: tuple[Alternative, ...],
+    target: float | None,
+    workers: int,
+) -> Plan:
     """Return the plan before it is checked."""
     task, dimension = search.task, search.dimension
     nothing = Plan(
@@ -237,7 +249,7 @@ def _drafted(search: "_Search", searched: "_Searched", target: float | None) -> 
         auc=None,
         uncertainty={},
         limit=search.limit,
-        alternatives=tuple(search.alternatives()),
+        alternatives=alternatives,
         widths={},
         sensitivity=(),
         assurance=None,
@@ -257,7 +269,14 @@ def _drafted(search: "_Search", searched: "_Searched", target: float | None) -> 
         uncertainty={"test_error": prediction.uncertainty.test_error},
         widths=searched.widths,
         sensitivity=tuple(
-            sensitivities(task, training, search.metric, target=target, dimension=dimension)
+            sensitivities(
+                task,
+                training,
+                search.metric,
+                target=target,
+                dimension=dimension,
+                workers=workers,
+            )
         ),
     )
 
@@ -295,9 +314,16 @@ class _Count:
         self._done = 0
 
     def one_more(self) -> None:
-        self._done += 1
+        self.more(1)
+
+    def more(self, count: int) -> None:
+        self._done += count
         if self._progress is not None:
             self._progress(min(self._done, self._total), self._total)
+
+
+def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -328,24 +354,33 @@ class _Search:
     losses: tuple[str, ...]
     limit: float | None
 
-    def attention(self, workers: int, one_more: Callable[[], None]) -> _Searched:
-        """Return the best training over all ways to share out the samples."""
-        if self._beyond(self.limit):
-            return _Searched(None, {}, 0, exhausted=False)
-        if workers == 1:
-            found = [self.scheduled(schedule, one_more) for schedule in SCHEDULES]
-        else:
-            from joblib import Parallel, delayed, parallel_config
-
-            with parallel_config("loky", inner_max_num_threads=1):
-                pool = Parallel(n_jobs=min(workers, len(SCHEDULES)))
-                found = pool(delayed(self.scheduled)(schedule) for schedule in SCHEDULES)
-        best = min(found, key=self._order)
-        return replace(
-            best,
-            predictions=sum(one.predictions for one in found),
-            exhausted=any(one.exhausted for one in found),
+    def all(self, workers: int, count: _Count) -> tuple[_Searched, tuple[Alternative, ...]]:
+        """Return the best training of attention, and what others would need or reach."""
+        within_reach = not self._beyond(self.limit)
+        schedules = SCHEDULES if within_reach else ()
+        rivals = [*_LINEAR, *(_FLOORS if self.metric == "error" else ())]
+        # With worker processes only whole searches are counted.
+        one_more = count.one_more if workers == 1 else _nothing
+        searches = [partial(self.scheduled, schedule, one_more) for schedule in schedules]
+        calls: list[Callable[[], Any]] = [
+            *searches,
+            *(partial(self.rival, name) for name in rivals),
+        ]
+        found: dict[int, Any] = {}
+        for index, result in finished(calls, workers):
+            found[index] = result
+            if workers > 1 and index < len(searches):
+                count.more(result.predictions)
+        searched = [found[index] for index in range(len(searches))]
+        alternatives = tuple(found[index] for index in range(len(searches), len(calls)))
+        if not searched:
+            return _Searched(None, {}, 0, exhausted=False), alternatives
+        best = replace(
+            min(searched, key=self._order),
+            predictions=sum(one.predictions for one in searched),
+            exhausted=any(one.exhausted for one in searched),
         )
+        return best, alternatives
 
     def _beyond(self, limit: float | None) -> bool:
         return self.goal is not None and limit is not None and self.goal < limit
@@ -355,7 +390,7 @@ class _Search:
             return np.inf
         return found.best.loss if self.goal is None else found.best.candidate.alpha
 
-    def scheduled(self, schedule: str, one_more: Callable[[], None] = lambda: None) -> _Searched:
+    def scheduled(self, schedule: str, one_more: Callable[[], None]) -> _Searched:
         """Search one way to share out the samples."""
         search = TrainingSearch(self.task, "attention", self.metric, progress=one_more)
         best = self._solve(search, search.start(self.budget or _FIRST_ALPHA, schedule))
@@ -377,22 +412,18 @@ class _Search:
             return search.optimum(start)
         return search.least_alpha(start, self.goal)
 
-    def alternatives(self) -> Iterator[Alternative]:
-        """Yield what pooling, vectorising, message passing and any learner would need or reach."""
-        for name in ("pooled", "vectorised"):
-            limit = oracle(self.task, classifier=name).error if self.metric == "error" else None
-            search = TrainingSearch(self.task, name, self.metric)
-            start = search.start(self.budget or _FIRST_ALPHA)
-            found = None if self._beyond(limit) else self._solve(search, start)
-            if found is None:
-                yield Alternative(name, None, None, limit)
-            else:
-                count = int(np.ceil(found.candidate.alpha * self.dimension - 1e-9))
-                yield Alternative(name, count, search.value(found.loss), limit)
-        if self.metric == "error":
-            limit = oracle(self.task, classifier="bayes").error
-            for name, field in (("message passing", "reachable_error"), ("floor", "error")):
-                yield self._floor(name, field, limit)
+    def rival(self, name: str) -> Alternative:
+        """Return what pooling, vectorising, message passing or any learner would need or reach."""
+        if name in _FLOORS:
+            return self._floor(name, _FLOORS[name], oracle(self.task, classifier="bayes").error)
+        limit = oracle(self.task, classifier=name).error if self.metric == "error" else None
+        search = TrainingSearch(self.task, name, self.metric)
+        start = search.start(self.budget or _FIRST_ALPHA)
+        found = None if self._beyond(limit) else self._solve(search, start)
+        if found is None:
+            return Alternative(name, None, None, limit)
+        count = int(np.ceil(found.candidate.alpha * self.dimension - 1e-9))
+        return Alternative(name, count, search.value(found.loss), limit)
 
     def _floor(self, name: str, field: str, limit: float) -> Alternative:
         def error(alpha: float) -> float:
@@ -430,7 +461,7 @@ def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
             "better one may exist."
         )
     for one in drafted.alternatives:
-        if one.name in ("pooled", "vectorised"):
+        if one.name in _LINEAR:
             yield from _rival_warning(one, drafted)
     if drafted.training is None:
         return

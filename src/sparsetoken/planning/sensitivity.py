@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import brentq
 
 from sparsetoken.planning.best_training import METRICS, TOLERANCE, enlarged, total_samples
+from sparsetoken.planning.parallel import finished
 from sparsetoken.records import Record
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.alignment import align
@@ -79,23 +81,53 @@ def _needed_text(samples: int | None) -> str:
 
 
 def sensitivities(
-    task: Task, training: Training, metric: str, *, target: float | None, dimension: int
+    task: Task,
+    training: Training,
+    metric: str,
+    *,
+    target: float | None,
+    dimension: int,
+    workers: int = 1,
 ) -> list[Sensitivity]:
     """Return what each setting does, the one that matters most first."""
     planned = _value(task, training, metric)
-    found = []
-    for setting, (low, high) in _neighbours(task, training).items():
-        sides = [vary(setting, end, task, training) for end in (low, high)]
-        below, above = (_value(varied[0], varied[1], metric) for varied in sides)
-        effect = max(abs(below - planned), abs(above - planned)) / max(planned, 1e-12)
-        centre = {**task.to_dict(), **training.to_dict()}[setting]
-        samples: list[int | None] = [None, None]
-        if target is not None and setting in _OF_THE_TASK:
-            samples = [
-                _samples_needed(varied[0], varied[1], metric, target, dimension) for varied in sides
-            ]
-        found.append(Sensitivity(setting, low, centre, high, below, above, effect, *samples))
-    return sorted(found, key=lambda one: -one.effect)
+    calls = [
+        partial(_one, task, training, metric, planned, setting, ends, target, dimension)
+        for setting, ends in _neighbours(task, training).items()
+    ]
+    found = dict(finished(calls, workers))
+    return sorted((found[index] for index in range(len(calls))), key=lambda one: -one.effect)
+
+
+def _one(
+    task: Task,
+    training: Training,
+    metric: str,
+    planned: float,
+    setting: str,
+    ends: tuple[float, float],
+    target: float | None,
+    dimension: int,
+) -> Sensitivity:
+    """Return what one setting does."""
+    sides = [vary(setting, end, task, training) for end in ends]
+    below, above = (_value(varied[0], varied[1], metric) for varied in sides)
+    samples: list[int | None] = [None, None]
+    if target is not None and setting in _OF_THE_TASK:
+        samples = [
+            _samples_needed(varied[0], varied[1], metric, target, dimension) for varied in sides
+        ]
+    return Sensitivity(
+        setting=setting,
+        low=ends[0],
+        planned={**task.to_dict(), **training.to_dict()}[setting],
+        high=ends[1],
+        value_low=below,
+        value_high=above,
+        effect=max(abs(below - planned), abs(above - planned)) / max(planned, 1e-12),
+        samples_low=samples[0],
+        samples_high=samples[1],
+    )
 
 
 def _value(task: Task, training: Training, metric: str) -> float:

@@ -1,0 +1,25 @@
+"""Independent calls, one after another or in worker processes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+__all__ = ["finished"]
+
+T = TypeVar("T")
+
+
+def finished(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[tuple[int, T]]:
+    """Yield the index and the result of every call, in the order in which they end."""
+    if workers == 1 or len(calls) < 2:
+        for index, call in enumerate(calls):
+            yield index, call()
+        return
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(n_jobs=min(workers, len(calls)), return_as="generator_unordered")
+        yield from pool(delayed(_with_index)(index, call) for index, call in enumerate(calls))
+
+
+def _with_index(index: int, call: Callable[[], T]) -> tuple[int, T]:
+    return index, call()
