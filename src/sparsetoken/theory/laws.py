@@ -21,9 +21,9 @@ from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
 from sparsetoken.theory.mixture import label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (
+    EXPLICIT,
     Tail,
     TokenGroup,
-    draw_tokens,
     draw_weighted_tokens,
     exponential_sums,
     hard_triple,
@@ -45,6 +45,9 @@ __all__ = [
 
 # Below this sharpness attention is close to pooling, and the mean of the tokens matters most.
 MILD_SHARPNESS = 0.2
+
+# From this advantage of an informative token on, in its score, attention mostly finds it.
+_FOUND = 2.0
 
 # How often the points of a class are halved for a compressed law: 128 cells.
 _CUTS = 7
@@ -274,19 +277,18 @@ def _replicate(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return c_q, c_e, S, y and weights of one replicate, positives first."""
     mild = query.sharpness < MILD_SHARPNESS
+    tails = rare or _decided_in_tails(task, query, mild)
     triples, weights, labels = [], [], []
     for label, rate in ((1, task.positive_rate), (-1, 1 - task.positive_rate)):
         for part in label_strata(task, label, log2_points):
             stream = (*seed, label + 1, *part.stream)
-            if rare:
+            tail: Tail | None = None
+            if tails:
                 # A positive without informative tokens is no rarer than a negative where it errs.
-                tail: Tail | None = "high" if label < 0 else "low" if part.counts[0] else None
-                tokens, weight = draw_weighted_tokens(
-                    part.counts, part.log2_points, stream, tail, mean_first=mild
-                )
-            else:
-                tokens = draw_tokens(part.counts, part.log2_points, stream, mean_first=mild)
-                weight = np.ones(part.points)
+                tail = "high" if label < 0 else "low" if part.counts[0] else None
+            tokens, weight = draw_weighted_tokens(
+                part.counts, part.log2_points, stream, tail, mean_first=mild, rare=rare
+            )
             triples.append(softmax_triples(task, query, tokens))
             weights.append(rate * part.weight / weight.sum() * weight)
             labels.append(np.full(part.points, float(label)))
@@ -301,6 +303,17 @@ def _replicate(
         np.concatenate(labels),
         np.concatenate(weights),
     )
+
+
+def _decided_in_tails(task: Task, query: Query, mild: bool) -> bool:
+    """Return whether low informative tokens and high others matter more than the rest.
+
+    They do where attention finds the signal, and where it is decided by the mean of all tokens and
+    that is the first coordinate.
+    """
+    if mild:
+        return query.alignment > 0 and task.length <= EXPLICIT
+    return query.sharpness * task.strength * query.alignment >= _FOUND
 
 
 def softmax_triples(

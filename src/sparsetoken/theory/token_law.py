@@ -5,8 +5,8 @@ as its largest ones, in order, exactly; the others are independent normals below
 those, and their sums are normal to a very good approximation, with mean and covariance in closed
 form (docs/theory.md, section 5.1). For n up to `EXPLICIT` nothing is approximated.
 
-Rare events have laws of their own: the first coordinate, which says how large the largest token is,
-reaches far into its tail, and weights make up for it.
+Where a tail of the first coordinate matters most, which says how large the largest token is, more
+points lie there, and weights make up for it; for rare events they reach far into it.
 """
 
 from dataclasses import dataclass
@@ -82,6 +82,7 @@ def draw_tokens(
     return _groups(logs, counts, most, mean_first)
 
 
+@bounded_cache(limit=64_000_000)
 def draw_weighted_tokens(
     counts: tuple[int, ...],
     log2_points: int,
@@ -89,23 +90,39 @@ def draw_weighted_tokens(
     tail: Tail | None,
     most: int = EXPLICIT,
     mean_first: bool = False,
+    *,
+    rare: bool = True,
 ) -> tuple[tuple[TokenGroup, ...], Array]:
-    """Draw tokens as `draw_tokens` does, but far into a tail of the first coordinate; and weights.
+    """Draw tokens as `draw_tokens` does, with more points in a tail of the first coordinate.
 
     The first coordinate decides the largest token of the first group that is not empty, or the mean
-    of all tokens with `mean_first`. With q the probability of a value further in the tail, half of
-    the points have uniform q and half uniform log q, down to 10^-18. The weights, (points,), are
-    those of both halves together, so that none is above 2: a mean of weight times value is a mean
-    under the true law. Without a tail all weights are 1.
+    of all tokens with `mean_first`. q is the probability of a value further in the tail. For `rare`
+    events half of the points have uniform q and half uniform log q, down to 10^-18; otherwise √q is
+    uniform. The weights, (points,), are none above 2 and have the mean 1: a mean of weight times
+    value is a mean under the true law. Without a tail all weights are 1.
     """
     logs = _log_uniforms(counts, log2_points, seed, most, mean_first)
     weight = np.ones(len(logs))
     if tail is not None:
-        first = np.exp(logs[:, 0])
-        chance = np.where(first >= 0.5, np.exp(-_DEPTH * (2 * first - 1)), 2 * first)
-        weight = 2 / (1 + np.where(chance > np.exp(-_DEPTH), 1 / (_DEPTH * chance), 0.0))
+        uniform = np.exp(logs[:, 0])
+        chance, weight = (_rare_chance if rare else _skewed_chance)(uniform)
         logs[:, 0] = np.log(chance) if tail == "low" else np.log1p(-chance)
     return _groups(logs, counts, most, mean_first), weight
+
+
+def _rare_chance(uniform: Array) -> tuple[Array, Array]:
+    """Return q, half of it uniform and half of it with a uniform logarithm, and both halves' weights."""
+    chance = np.where(uniform >= 0.5, np.exp(-_DEPTH * (2 * uniform - 1)), 2 * uniform)
+    weight = 2 / (1 + np.where(chance > np.exp(-_DEPTH), 1 / (_DEPTH * chance), 0.0))
+    return chance, weight
+
+
+def _skewed_chance(uniform: Array) -> tuple[Array, Array]:
+    """Return q with a uniform square root, and weights.
+
+    They vanish towards the tail's end, which makes the weighted integrand smoother as well.
+    """
+    return uniform**2, 2 * uniform
 
 
 def _log_uniforms(
