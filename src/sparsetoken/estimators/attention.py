@@ -83,8 +83,9 @@ class _AttentionModel:
         Maxima and minima of the coordinates, if they are read, stand behind.
         """
         queries = np.vstack([problem.heads.queries for problem in self.problems])
-        extremes = self.plan.family == "extremes"
-        return block_features(block, queries, self.scaler, self.pooling, extremes=extremes)
+        return block_features(
+            block, queries, self.scaler, self.pooling, extremes=self.plan.reads_extremes
+        )
 
     def token_scores(self, block: Block, problem: int) -> Array:
         """Return how much a token attracts attention by itself, (N,), in units of the spread.
@@ -180,7 +181,7 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             if self.sharpness == "auto":
                 pooling = self._pooling()
                 families = ("pooled",) if pooling.holds_mean else ()
-                families += ("extremes",) if pooling.holds_extremes else ()
+                families += ("maxima", "minima", "extremes") if pooling.holds_extremes else ()
                 families += ("two-step",)
             else:
                 families = ("pooled",) if self.sharpness == 0 else ("two-step",)
@@ -380,8 +381,8 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         """Return the classifier as plain arrays, in the tokens' own units; write them if asked.
 
         With scores s = X @ queries[c, h] + query_offsets[c, h] and v likewise from the weights, the
-        decision of problem c is Σ_h softmax(s)·v + bias[c]. If maxima and minima are read (`family_`
-        is "extremes"), max(X) @ max_weights[c] + min(X) @ min_weights[c] is added.
+        decision of problem c is Σ_h softmax(s)·v + bias[c]. If maxima or minima are read (`extremes_`
+        is not None), max(X) @ max_weights[c] + min(X) @ min_weights[c] is added.
 
         Parameters
         ----------
@@ -532,7 +533,10 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
     @property
     def family_(self) -> str:
-        """Which kind was fitted: "pooled", "extremes", "two-step", "tied" or "free"."""
+        """Which kind was fitted.
+
+        "pooled", "maxima", "minima", "extremes" (all three), "two-step", "tied" or "free".
+        """
         check_is_fitted(self)
         return str(self.model_.plan.family)
 
@@ -573,7 +577,7 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     def extremes_(self) -> Array | None:
         """Readouts of maxima and minima in standardised coordinates, (problems, 2, d), or None."""
         check_is_fitted(self)
-        if self.family_ != "extremes":
+        if not self.model_.plan.reads_extremes:
             return None
         return np.array([problem.heads.extremes for problem in self.model_.problems])
 
@@ -611,7 +615,7 @@ class AttentionClassifier(_Attending):
     refine : True, False or "auto", default "auto"
         Whether to optimise queries, readout and bias jointly by L-BFGS. "auto" does so if that
         lowers the loss on held-out samples by more than half a standard error; without refinement
-        the model is mean pooling, mean, maxima and minima of the coordinates, or the two-step query.
+        the model is mean pooling, max or min pooling, all three, or the two-step query.
     tied : True, False or "auto", default "auto"
         Refinement with q = κ w (attention goes to the evidence itself: half the parameters) or with
         a query of its own (for tokens that are marked by something else than what they say). "auto"

@@ -13,6 +13,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.estimators.descent import minimise_together
 from sparsetoken.estimators.extremes import coordinate_extremes
 from sparsetoken.estimators.heads import (
+    SUMMARIES,
     HeadSettings,
     Plan,
     Problems,
@@ -279,23 +280,29 @@ class _Validation:
             self.settings.loss,
         )
 
+    @cached_property
+    def extremes(self) -> Array:
+        """Maxima and minima of the coordinates, never whitened: (n, 2 d)."""
+        blocks = self.labelled.sequences.blocks()
+        return np.concatenate([coordinate_extremes(block) for block in blocks])
+
     def candidate(self, family: str, wishes: Wishes) -> Candidate:
         """Return the best of a family."""
-        if family in ("pooled", "extremes"):
+        if family in SUMMARIES:
             return self._pooled(family, wishes)
         if family == "two-step":
             return self._two_step(wishes)
         return self._refined(family, wishes)
 
     def _pooled(self, family: str, wishes: Wishes) -> Candidate:
+        plans = [Plan(family, 0.0, ridge) for ridge in _ridges(LINEAR_RIDGES, wishes)]
         features = _means(self.problems.sequences)
-        if family == "extremes":
-            extremes = [coordinate_extremes(block) for block in self.labelled.sequences.blocks()]
-            features = np.concatenate([features, np.concatenate(extremes)], axis=1)
+        if plans[0].reads_extremes:
+            features = np.concatenate([features, self.extremes], axis=1)
+        features = features[:, plans[0].columns(features.shape[1])]
         features = _coordinates(_standardised(features, self.held.weights))
-        ridges = _ridges(LINEAR_RIDGES, wishes)
-        losses = self.held.linear_losses(features, ridges)
-        return self.held.best([Plan(family, 0.0, ridge) for ridge in ridges], losses)
+        losses = self.held.linear_losses(features, tuple(plan.ridge for plan in plans))
+        return self.held.best(plans, losses)
 
     def _two_step(self, wishes: Wishes) -> Candidate:
         levels = SHARPNESS_GRID if wishes.sharpness == "auto" else (float(wishes.sharpness),)

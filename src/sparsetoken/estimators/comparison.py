@@ -369,11 +369,12 @@ def _coefficients(model: Any) -> int | None:
     model = model[-1] if hasattr(model, "steps") else model
     if not hasattr(model, "coef_"):
         return None
-    count = np.size(model.coef_) + np.size(model.intercept_)
+    # Silent coefficients, such as those of the mean beside maxima, are no numbers that were fitted.
+    count = np.count_nonzero(model.coef_) + np.size(model.intercept_)
     if getattr(model, "family_", None) in ("free", "two-step"):
-        count += np.size(model.queries_)
+        count += np.count_nonzero(model.queries_)
     extremes = getattr(model, "extremes_", None)
-    return int(count if extremes is None else count + np.size(extremes))
+    return int(count if extremes is None else count + np.count_nonzero(extremes))
 
 
 def _candidates(

@@ -24,6 +24,7 @@ from sparsetoken.losses import Loss
 
 __all__ = [
     "FAMILIES",
+    "SUMMARIES",
     "FittedHeads",
     "HeadSettings",
     "Plan",
@@ -36,9 +37,12 @@ __all__ = [
     "prior_bias",
 ]
 
-# From the simplest to the richest: mean pooling, coordinates' maxima and minima beside the mean, the
-# two-step query with its readout, refinement with q = κ w, and refinement with a query of its own.
-FAMILIES = ("pooled", "extremes", "two-step", "tied", "free")
+# From the simplest to the richest: the mean of the tokens, the coordinates' maxima or minima alone,
+# mean, maxima and minima together, the two-step query with its readout, refinement with q = κ w, and
+# refinement with a query of its own.
+FAMILIES = ("pooled", "maxima", "minima", "extremes", "two-step", "tied", "free")
+# Those without a query, and which of mean, maxima and minima they read.
+SUMMARIES = {"pooled": (0, 1), "maxima": (1, 2), "minima": (2, 3), "extremes": (0, 3)}
 # Sharpnesses at which refinement starts, with evidence for the class and against it.
 STARTING_SHARPNESS = (1.0, 4.0)
 # Steps that decide between starts.
@@ -68,6 +72,18 @@ class Plan:
     family: str
     sharpness: float | str
     ridge: float
+
+    @property
+    def reads_extremes(self) -> bool:
+        """Whether maxima and minima of the coordinates are among the features."""
+        return SUMMARIES.get(self.family, (0, 1))[1] > 1
+
+    def columns(self, count: int) -> slice:
+        """Return which of `count` features are read: with extremes, mean, maxima and minima."""
+        if not self.reads_extremes:
+            return slice(None)
+        first, last = SUMMARIES[self.family]
+        return slice(first * count // 3, last * count // 3)
 
 
 @dataclass(frozen=True)
@@ -137,7 +153,7 @@ def fit_heads(
         Stage 1's readouts on `for_query`, if they are known already.
     """
     problems = _problems(labelled, scaler)
-    if plan.family in ("pooled", "extremes"):
+    if plan.family in SUMMARIES:
         queries = np.zeros((len(problems), 1, labelled.sequences.dimension))
         return _padded(_read_out(problems, queries, plan, settings), settings.heads)
     directions = _directions(for_query, scaler, settings, firsts)
@@ -192,16 +208,19 @@ def _read_out(
 ) -> list[FittedHeads]:
     """Return stage 4's readouts on the features of queries (P, H, d)."""
     fitted = []
-    with_extremes = plan.family == "extremes"
+    with_extremes = plan.reads_extremes
     shared = None
     for row, own in enumerate(queries):
         if shared is None or np.any(own):  # mean pooling has the same features in all problems
             shared = head_features(
                 problems.sequences, own, problems.scaler, settings.pooling, extremes=with_extremes
             )
-        units = feature_units(shared, problems.weights[row])
-        readout = _solve(shared / units, problems, row, plan.ridge, settings.loss)
-        weights, extremes = np.split(readout.weights / units, [own.size])
+        read = plan.columns(shared.shape[1])
+        units = feature_units(shared[:, read], problems.weights[row])
+        readout = _solve(shared[:, read] / units, problems, row, plan.ridge, settings.loss)
+        every = np.zeros(shared.shape[1])
+        every[read] = readout.weights / units
+        weights, extremes = np.split(every, [own.size])
         heads = Heads(
             own,
             weights.reshape(own.shape),
