@@ -36,7 +36,7 @@ def estimated(setting: Setting, draw: int) -> dict[str, Any]:
     """Return estimates and standard errors from one draw; None where nothing is seen."""
     strength, informative, length, samples = setting
     rng = np.random.default_rng([draw, length, samples, informative, int(10 * strength)])
-    drawn = sample(Task(length, informative, strength), samples, DIMENSION, rng)
+    drawn = sample(Task(length, informative, strength), samples, dimension=DIMENSION, rng=rng)
     values = drawn.X.reshape(-1, DIMENSION)
     values = (values - values.mean(axis=0)) / values.std(axis=0)
     tokens = Tokens(values, np.repeat(np.arange(samples), length), drawn.y > 0)

@@ -75,7 +75,9 @@ class Curve:
 
 
 def gaussian(length: int, dimension: int, task: Task, samples: int, seed: int = 0) -> Data:
-    drawn = sample(task, 4 * samples + TESTED, dimension, np.random.default_rng([seed, length]))
+    drawn = sample(
+        task, 4 * samples + TESTED, dimension=dimension, rng=np.random.default_rng([seed, length])
+    )
     return drawn.X, drawn.y
 
 

@@ -58,7 +58,7 @@ class Objective:
 
 
 def own(features: np.ndarray, labels: np.ndarray) -> Point:
-    readout = fit_readout(features, labels, get_loss("logistic"), RIDGE)
+    readout = fit_readout(features, labels, loss=get_loss("logistic"), ridge=RIDGE)
     return readout.weights, readout.bias
 
 

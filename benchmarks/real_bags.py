@@ -133,9 +133,11 @@ def splits(name: str, wheels: dict[str, Path], repeats: int) -> Iterator[Split]:
     if "digit" in name:
         for seed in range(5 * repeats):
             if name.startswith("rare"):
-                pair = digit_bags(20, 1050, 2000, digit=3, positive_rate=50 / 1050, seed=seed)
+                pair = digit_bags(
+                    20, train=1050, test=2000, digit=3, positive_rate=50 / 1050, seed=seed
+                )
             else:
-                pair = digit_bags(10, 400, 1000, seed=seed)
+                pair = digit_bags(10, train=400, test=1000, seed=seed)
             yield Split(list(pair[0].X), pair[0].y, list(pair[1].X), pair[1].y)
         return
     if name in TIME_SERIES:

@@ -25,7 +25,7 @@ TRAINING = Training(alpha0=4.0, alpha1=4.0, ridge=1e-5, query_step=20.0)
 
 
 def plain_query(task: Task, rng: np.random.Generator) -> None:
-    data = sample(task, 4 * DIMENSION, DIMENSION, rng)
+    data = sample(task, 4 * DIMENSION, dimension=DIMENSION, rng=rng)
     weights, bias = first_step(data.X, data.y, TRAINING)
     query_step(data.X, data.y, weights, bias, TRAINING)
 

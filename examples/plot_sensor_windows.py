@@ -68,7 +68,7 @@ new_X = [features(signal) for signal in new_signals]
 attention = model.attention(new_X)
 print(f"accuracy on new recordings {model.score(new_X, new_y):.3f}")
 print(
-    f"fault within the two most attended windows {localisation_score(attention, new_faults, 2):.1%}"
+    f"fault within the two most attended windows {localisation_score(attention, new_faults, k=2):.1%}"
 )
 
 figure, grid = plt.subplots(3, 1, figsize=(7.5, 4.2), layout="constrained", sharey=True)

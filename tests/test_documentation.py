@@ -1,5 +1,7 @@
 """Every Python example in the README and the documentation pages runs and prints what it shows."""
 
+import doctest
+import inspect
 import re
 import subprocess
 import sys
@@ -99,3 +101,23 @@ def test_the_reference_names_everything_public() -> None:
         )
     )
     assert listed == set(sparsetoken.__all__)
+
+
+@pytest.mark.parametrize("name", sparsetoken.__all__)
+def test_every_public_docstring_has_an_example_that_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documented = getattr(sparsetoken, name)
+    text = inspect.cleandoc(documented.__doc__)
+    if inspect.isfunction(documented) and documented.__annotations__["return"] is not None:
+        assert "\nReturns\n-------\n" in text
+    elsewhere = re.search(r"There is an example in `(\w+)`\.", text)
+    if elsewhere:
+        text = inspect.cleandoc(getattr(sparsetoken, elsewhere[1]).__doc__)
+    assert "\nExamples\n--------\n>>> " in text
+    if elsewhere:
+        return  # it runs under that name
+    monkeypatch.chdir(tmp_path)
+    example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    told: list[str] = []
+    assert doctest.DocTestRunner(verbose=False).run(example, out=told.append).failed == 0, told

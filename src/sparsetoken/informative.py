@@ -71,6 +71,13 @@ class CountLaw(ABC):
     """The law of the number of informative tokens of a positive sequence.
 
     `str` gives the text that stands for it on the command line and in study files.
+
+    Examples
+    --------
+    >>> from sparsetoken import CountLaw, PoissonCount, Task
+    >>> law = Task(10, "poisson:2", 5.0).informative
+    >>> isinstance(law, CountLaw), law == PoissonCount(2)
+    (True, True)
     """
 
     kind: ClassVar[str]
@@ -147,6 +154,12 @@ class PoissonCount(CountLaw):
     mean : float > 0
         Of the law before it is cut off.
     least : 0 or 1
+
+    Examples
+    --------
+    >>> from sparsetoken import PoissonCount, Task
+    >>> str(PoissonCount(2)), round(Task(10, PoissonCount(2), 5.0).silent_rate, 4)
+    ('poisson:2', 0.1353)
     """
 
     mean: float
@@ -247,6 +260,12 @@ class KeptCount(CountLaw):
         Tokens before.
     informative : int, CountLaw or str
         Informative tokens before.
+
+    Examples
+    --------
+    >>> from sparsetoken import KeptCount, Task
+    >>> Task(10, 2, 5.0).keep(5).informative == KeptCount(10, 2)
+    True
     """
 
     length: int

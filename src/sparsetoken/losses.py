@@ -64,6 +64,13 @@ class Loss(ABC):
         Whether the slope is continuous. If not, `prox` and `prox_slope` must be given as well.
     piecewise_quadratic : bool
         Whether the curvature is constant between breakpoints; theory then needs no quadrature.
+
+    Examples
+    --------
+    >>> from sparsetoken import get_loss
+    >>> loss = get_loss("hinge")
+    >>> loss.value([0.0, 1.0, 2.0]).tolist(), loss.minimisers
+    ([1.0, 0.0, 0.0], (1.0, inf))
     """
 
     name: str
@@ -281,12 +288,34 @@ _REGISTRY: dict[str, Loss] = {loss.name: loss for loss in _BUILT_IN}
 
 
 def loss_names() -> list[str]:
-    """Return the names of the known losses: built in, registered, or of installed packages."""
+    """Return the names of the known losses: built in, registered, or of installed packages.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> from sparsetoken import loss_names
+    >>> "logistic" in loss_names()
+    True
+    """
     return sorted({*_REGISTRY, *_installed()})
 
 
 def get_loss(name: str) -> Loss:
-    """Return the loss of that name."""
+    """Return the loss of that name.
+
+    Returns
+    -------
+    Loss
+
+    Examples
+    --------
+    >>> from sparsetoken import get_loss
+    >>> get_loss("square").slope([0.0, 1.0]).tolist()
+    [-1.0, 0.0]
+    """
     if name not in list(_REGISTRY) and name in list(_installed()):
         _register_installed(name)
     if name not in list(_REGISTRY):  # a list, because a wrong name may be anything
@@ -322,6 +351,17 @@ def register_loss(loss: Loss) -> None:
 
     The registry belongs to one process: a program that starts worker processes must register the
     loss in a module that they import too.
+
+    Examples
+    --------
+    >>> from sparsetoken import loss_names, register_loss, unregister_loss
+    >>> from sparsetoken.losses import Square
+    >>> class Renamed(Square):
+    ...     name = "least_squares"
+    >>> register_loss(Renamed())
+    >>> "least_squares" in loss_names()
+    True
+    >>> unregister_loss("least_squares")
     """
     if not isinstance(loss, Loss):
         raise ParameterError("loss", loss, "an instance of a class derived from Loss")
@@ -334,7 +374,19 @@ def register_loss(loss: Loss) -> None:
 
 
 def unregister_loss(name: str) -> None:
-    """Forget a loss that `register_loss` made known; the built-in ones stay."""
+    """Forget a loss that `register_loss` made known; the built-in ones stay.
+
+    Examples
+    --------
+    >>> from sparsetoken import loss_names, register_loss, unregister_loss
+    >>> from sparsetoken.losses import Square
+    >>> class Renamed(Square):
+    ...     name = "least_squares"
+    >>> register_loss(Renamed())
+    >>> unregister_loss("least_squares")
+    >>> "least_squares" in loss_names()
+    False
+    """
     added = set(_REGISTRY) - {loss.name for loss in _BUILT_IN}
     del _REGISTRY[choice("loss", name, added)]
 
@@ -352,6 +404,11 @@ def check_loss(loss: Loss, margins: ArrayLike | None = None) -> None:
     margins : array, optional
         Where to check; 601 points in [-30, 30] if not given. Points next to a breakpoint are left
         out.
+
+    Examples
+    --------
+    >>> from sparsetoken import check_loss, get_loss
+    >>> check_loss(get_loss("squared_hinge"))
     """
     grid = np.linspace(-30, 30, 601) if margins is None else np.asarray(margins, dtype=float)
     grid = grid[np.all(np.abs(np.subtract.outer(grid, loss.breakpoints)) > 1e-3, axis=1)]

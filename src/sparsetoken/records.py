@@ -97,6 +97,13 @@ class Curve(Sequence[_R], Generic[_R]):
         The results, one for each value.
     settings : dict
         What stays fixed; the caption of a figure.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, curve
+    >>> found = curve(Task(10, 1, 5.0), Training(4.0, 2.0), values=[1.0, 2.0], classifier="pooled")
+    >>> found.over, found.values, len(found)
+    ('alpha1', (1.0, 2.0), 2)
     """
 
     over: str

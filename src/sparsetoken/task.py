@@ -48,7 +48,8 @@ def _settings(cls: type[_Class]) -> type[_Class]:
         kind = getattr(item.type, "__name__", item.type)
         default = "" if item.default is MISSING else f", default {item.default!r}"
         lines += [f"{item.name} : {kind}{default}", f"    {item.metadata['description']}"]
-    made.__doc__ = inspect.cleandoc(made.__doc__ or "") + "\n".join(lines)
+    text, examples, shown = inspect.cleandoc(made.__doc__ or "").partition("\n\nExamples\n")
+    made.__doc__ = text + "\n".join(lines) + examples + shown
     return made
 
 
@@ -126,6 +127,13 @@ class Task(_Settings):
     with R ones in random places. R is a number, or a law by which each positive sequence draws its
     own: an object such as `PoissonCount(2)`, or its text "poisson:2". A positive that draws R = 0 is
     like a negative, and no classifier can tell: its label is noise.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task
+    >>> task = Task(length=10, informative=1, strength=5.0)
+    >>> task.replace(length=100).to_dict()
+    {'length': 100, 'informative': 1, 'strength': 5.0, 'positive_rate': 0.5}
     """
 
     length: int = _described("tokens in a sequence (L)", low=2, high=10**9)
@@ -185,6 +193,12 @@ class Training(_Settings):
     """How the classifier is trained: two gradient steps for the query, then a convex readout.
 
     The readout minimises (1/n1) Σ loss(margin) + (ridge/2)‖w‖², with a free bias.
+
+    Examples
+    --------
+    >>> from sparsetoken import Training
+    >>> Training(alpha0=4.0, alpha1=2.0, query_step=20.0).ridge
+    0.001
     """
 
     alpha0: float = _described(
@@ -229,6 +243,12 @@ class Query(_Settings):
     """A query given directly instead of learnt: only its cosine with the signal and β‖q‖ matter.
 
     An infinite sharpness is hard attention: all weight on the token with the largest score.
+
+    Examples
+    --------
+    >>> from sparsetoken import Query
+    >>> Query(alignment=1.0, sharpness=3.0).replace(alignment=0.5)
+    Query(alignment=0.5, sharpness=3.0)
     """
 
     alignment: float = _described("cosine of the query with the signal (γ)", low=-1, high=1)
@@ -245,6 +265,12 @@ class Step(_Settings):
     """One step of gradient descent of query, readout and bias together, on a fresh batch.
 
     A rate of 0 leaves its parameter alone.
+
+    Examples
+    --------
+    >>> from sparsetoken import Step
+    >>> Step(alpha=8.0, readout_step=2.0, bias_step=1.0, query_step=2.0).inverse_temperature
+    1.0
     """
 
     alpha: float = _described("samples in the batch, per dimension (α = n/d)", low=1e-6, high=1e6)

@@ -20,6 +20,15 @@ class ParameterError(ValueError):
         The value that was given.
     accepted : str
         What would be accepted, as the end of a sentence ("a number > 0").
+
+    Examples
+    --------
+    >>> from sparsetoken import ParameterError, Task
+    >>> try:
+    ...     Task(length=10, informative=1, strength=-1.0)
+    ... except ParameterError as error:
+    ...     error.parameter, error.value
+    ('strength', -1.0)
     """
 
     def __init__(self, parameter: str, value: object, accepted: str) -> None:

@@ -208,7 +208,7 @@ def test_attention_and_decision_are_those_of_the_formula() -> None:
     standardised = (X - X.reshape(-1, 5).mean(axis=0)) / X.reshape(-1, 5).std(axis=0)
     weights = attention_weights(standardised, model.queries_[0, 0], 1.0)
     np.testing.assert_allclose(model.attention(X), weights)
-    mapped = features(standardised, "attention", model.queries_[0, 0])
+    mapped = features(standardised, "attention", query=model.queries_[0, 0])
     decision = mapped @ model.coef_[0, 0] + model.intercept_[0]
     np.testing.assert_allclose(model.decision_function(X), decision)
 
@@ -220,7 +220,9 @@ def test_elementwise_decision_is_that_of_the_formula(nonlinearity: str) -> None:
         nonlinearity=nonlinearity, refine=False, sharpness=1.0, random_state=0
     ).fit(X, y)
     standardised = (X - X.reshape(-1, 5).mean(axis=0)) / X.reshape(-1, 5).std(axis=0)
-    mapped = features(standardised, "elementwise", model.queries_[0, 0], nonlinearity=nonlinearity)
+    mapped = features(
+        standardised, "elementwise", query=model.queries_[0, 0], nonlinearity=nonlinearity
+    )
     # Tokens are centred, but the weights do not sum to one: nothing else enters.
     decision = mapped @ model.coef_[0, 0] + model.intercept_[0]
     np.testing.assert_allclose(model.decision_function(X), decision)
@@ -259,8 +261,8 @@ def test_vectorised_features() -> None:
 def test_attention_beats_pooling_on_the_theorys_task(refine: bool, split: float | None) -> None:
     task = Task(length=30, informative=1, strength=5.0, positive_rate=0.3)
     rng = np.random.default_rng(0)
-    train = sample(task, 600, 20, rng)
-    test = sample(task, 1000, 20, rng, signal=train.signal)
+    train = sample(task, 600, dimension=20, rng=rng)
+    test = sample(task, 1000, dimension=20, rng=rng, signal=train.signal)
     attention = AttentionClassifier(refine=refine, split=split, random_state=0)
     attention.fit(train.X, train.y)
     pooled = PooledClassifier().fit(train.X, train.y).score(test.X, test.y)

@@ -39,7 +39,7 @@ def fitted() -> tuple[AttentionClassifier, np.ndarray, np.ndarray, np.ndarray]:
 
 def test_rare_positives_are_found_without_class_weights() -> None:
     # 1 % positives: 12 of 1,200.
-    train, test = digit_bags(10, 1200, 1500, digit=3, positive_rate=0.01, seed=1)
+    train, test = digit_bags(10, train=1200, test=1500, digit=3, positive_rate=0.01, seed=1)
     model = AttentionClassifier(refine=True, tied=True, ridge=0.01).fit(train.X, train.y)
     area = roc_auc_score(test.y, model.decision_function(test.X))
     pooled = PooledClassifier().fit(train.X, train.y)
@@ -249,11 +249,11 @@ def test_explaining_through_pipelines_and_searches() -> None:
     for model in (search, inner):
         for one, other in zip(explain(model, bags.X), expected, strict=True):
             np.testing.assert_array_equal(one, other)
-    assert explain(search, bags.X, "locate", k=2).shape == (len(bags.X), 2)
+    assert explain(search, bags.X, what="locate", k=2).shape == (len(bags.X), 2)
     axes = plot_attention(search, bags.X[:4], positions=bags.positions[:4])
     assert axes.images[0].get_array().shape[0] == 4
     with pytest.raises(ParameterError, match="what"):
-        explain(search, bags.X, "predict")
+        explain(search, bags.X, what="predict")
     with pytest.raises(ParameterError, match="PooledClassifier"):
         explain(PooledClassifier().fit(bags.X, bags.y), bags.X)
 
@@ -304,7 +304,7 @@ def test_channels_and_time_are_noticed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PooledClassifier().fit(series.transpose(0, 2, 1), y)
-        PooledClassifier().fit(digit_bags(10, 40)[0].X, y)
+        PooledClassifier().fit(digit_bags(10, train=40)[0].X, y)
 
 
 def test_several_labels_at_once() -> None:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,6 @@ from sparsetoken.learning import features as module
 from sparsetoken.learning.features import CLASSIFIERS, NONLINEARITIES, attention_weights, blocks
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS)
-every_nonlinearity = pytest.mark.parametrize("nonlinearity", sorted(NONLINEARITIES))
 
 
 @pytest.fixture
@@ -47,12 +48,21 @@ def plain(X: Array, classifier: str, query: Array, beta: float, nonlinearity: st
     return np.array(rows)
 
 
-@every_classifier
-@every_nonlinearity
+def mapped(X: Array, classifier: str, query: Array, **options: Any) -> Array:
+    """Return the features, with the query where the classifier has one."""
+    has_query = classifier in ("attention", "elementwise")
+    return features(X, classifier, query=query if has_query else None, **options)
+
+
+@pytest.mark.parametrize(
+    ("classifier", "nonlinearity"),
+    [*((name, "sigmoid") for name in CLASSIFIERS if name != "elementwise")]
+    + [("elementwise", name) for name in sorted(NONLINEARITIES)],
+)
 def test_each_map_is_its_definition(
     X: Array, query: Array, classifier: str, nonlinearity: str
 ) -> None:
-    found = features(X, classifier, query, 0.7, nonlinearity)
+    found = mapped(X, classifier, query, inverse_temperature=0.7, nonlinearity=nonlinearity)
     np.testing.assert_allclose(
         found, plain(X, classifier, query, 0.7, nonlinearity), rtol=1e-13, atol=1e-14
     )
@@ -61,10 +71,10 @@ def test_each_map_is_its_definition(
 def test_without_a_query_attention_pools(X: Array) -> None:
     zero = np.zeros(3)
     pooled = X.mean(axis=1)
-    np.testing.assert_allclose(features(X, "attention", zero), pooled, rtol=1e-14, atol=1e-16)
+    np.testing.assert_allclose(features(X, "attention", query=zero), pooled, rtol=1e-14, atol=1e-16)
     at_zero = {"sigmoid": 0.5, "tanh": 0.0, "linear": 0.0, "exp": 1.0}
     for nonlinearity, weight in at_zero.items():
-        found = features(X, "elementwise", zero, nonlinearity=nonlinearity)
+        found = features(X, "elementwise", query=zero, nonlinearity=nonlinearity)
         np.testing.assert_allclose(found, weight * pooled, rtol=1e-14, atol=1e-16)
 
 
@@ -73,7 +83,9 @@ def test_sharp_attention_picks_the_token_with_the_highest_score(
     X: Array, query: Array, sharpness: float
 ) -> None:
     best = X[np.arange(len(X)), np.argmax(X @ query, axis=1)]
-    np.testing.assert_allclose(features(X, "attention", query, sharpness), best, rtol=1e-12)
+    np.testing.assert_allclose(
+        features(X, "attention", query=query, inverse_temperature=sharpness), best, rtol=1e-12
+    )
     weights = attention_weights(X, query, sharpness)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-14)
 
@@ -86,16 +98,18 @@ def test_bounded_and_linear_nonlinearities_at_a_high_sharpness(X: Array, query: 
         "tanh": np.sign(scores),
         "linear": sharp * scores,
     }.items():
-        found = features(X, "elementwise", query, sharp, nonlinearity)
+        found = features(
+            X, "elementwise", query=query, inverse_temperature=sharp, nonlinearity=nonlinearity
+        )
         expected = (weights[:, :, None] * X).mean(axis=1)
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_what_cannot_be_represented_is_said(X: Array, query: Array) -> None:
     with pytest.raises(ParameterError, match=r"inverse_temperature = 10000.0 .*exp\(β X q\) is"):
-        features(X, "elementwise", query, 1e4, "exp")
+        features(X, "elementwise", query=query, inverse_temperature=1e4, nonlinearity="exp")
     with pytest.raises(ParameterError, match="a value at which β X q is finite"):
-        features(X * 1e10, "attention", query, 1e300)
+        features(X * 1e10, "attention", query=query, inverse_temperature=1e300)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(-1e4, 1e4))
@@ -113,10 +127,10 @@ def test_attention_does_not_feel_a_common_shift_of_the_scores(seed: int, shift: 
 def test_many_blocks_equal_one(
     X: Array, query: Array, classifier: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = features(X, classifier, query)
+    whole = mapped(X, classifier, query)
     monkeypatch.setattr(module.blocks, "__defaults__", (2 * X[:1].nbytes,))
     assert len(list(blocks(X))) == 4
-    np.testing.assert_allclose(features(X, classifier, query), whole, rtol=1e-14, atol=1e-16)
+    np.testing.assert_allclose(mapped(X, classifier, query), whole, rtol=1e-14, atol=1e-16)
 
 
 def test_blocks_cover_all_samples_once_and_keep_to_their_size(X: Array) -> None:
@@ -131,28 +145,33 @@ def test_blocks_cover_all_samples_once_and_keep_to_their_size(X: Array) -> None:
 def test_precision_of_the_data_is_kept(
     X: Array, query: Array, classifier: str, dtype: type[np.floating]
 ) -> None:
-    found = features(X.astype(dtype), classifier, query)
+    found = mapped(X.astype(dtype), classifier, query)
     assert found.dtype == dtype
-    np.testing.assert_allclose(found, features(X, classifier, query), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, mapped(X, classifier, query), rtol=1e-5, atol=1e-6)
 
 
 @every_classifier
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, bool])
 def test_other_numbers_become_float64(query: Array, classifier: str, dtype: type) -> None:
     X = np.random.default_rng(1).integers(0, 2, (4, 5, 3)).astype(dtype)
-    found = features(X, classifier, query)
+    found = mapped(X, classifier, query)
     assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, features(X.astype(float), classifier, query))
+    np.testing.assert_array_equal(found, mapped(X.astype(float), classifier, query))
 
 
 def test_bad_input_is_refused_by_name(X: Array, query: Array) -> None:
     with pytest.raises(ParameterError, match=r"classifier = 'mlp' .* 'attention', 'elementwise'"):
         features(X, "mlp")
     with pytest.raises(ParameterError, match="nonlinearity = 'relu'"):
-        features(X, "elementwise", query, nonlinearity="relu")
+        features(X, "elementwise", query=query, nonlinearity="relu")
+    with pytest.raises(ParameterError, match="nonlinearity = 'tanh'"):
+        features(X, "attention", query=query, nonlinearity="tanh")
+    for classifier in ("pooled", "vectorised"):
+        with pytest.raises(ParameterError, match=f"query .* None for '{classifier}'"):
+            features(X, classifier, query=query)
     for bad_query in (None, query[:2], query[:, None]):
         with pytest.raises(ParameterError, match=r"shape of query = .*expected \(3,\)"):
-            features(X, "attention", bad_query)
+            features(X, "attention", query=bad_query)
     for bad_X in (X[0], X[:, :0], X[:, :, :0]):
         with pytest.raises(ParameterError, match=r"shape of X = .*samples, tokens, dimension"):
             features(bad_X, "pooled")
@@ -162,4 +181,4 @@ def test_bad_input_is_refused_by_name(X: Array, query: Array) -> None:
 
 
 def test_no_samples_give_no_features(query: Array) -> None:
-    assert features(np.empty((0, 5, 3)), "attention", query).shape == (0, 3)
+    assert features(np.empty((0, 5, 3)), "attention", query=query).shape == (0, 3)

@@ -34,7 +34,7 @@ def gradient_norm(features, labels, loss, ridge, readout, weights=None):
 @pytest.mark.parametrize("ridge", [1e-7, 1e-5, 1e-2, 1.0, 1e4])
 def test_smooth_losses_reach_a_zero_gradient(shape, name, ridge):
     features, labels = draw(*shape)
-    readout = fit_readout(features, labels, get_loss(name), ridge)
+    readout = fit_readout(features, labels, loss=get_loss(name), ridge=ridge)
     assert readout.solution.converged, readout.solution.message
     assert gradient_norm(features, labels, get_loss(name), ridge, readout) <= 1.1e-8
     assert readout.solution.residual <= 1e-8
@@ -44,7 +44,7 @@ def test_smooth_losses_reach_a_zero_gradient(shape, name, ridge):
 @pytest.mark.parametrize("ridge", [1e-7, 1e-5, 1e-2])
 def test_many_dimensions_take_the_first_order_steps_first(shape, ridge):
     features, labels = draw(*shape)
-    readout = fit_readout(features, labels, Logistic(), ridge)
+    readout = fit_readout(features, labels, loss=Logistic(), ridge=ridge)
     assert readout.solution.converged, readout.solution.message
     assert gradient_norm(features, labels, Logistic(), ridge, readout) <= 1.1e-8
 
@@ -52,7 +52,7 @@ def test_many_dimensions_take_the_first_order_steps_first(shape, ridge):
 @pytest.mark.parametrize("name", SMOOTH)
 def test_without_ridge_above_capacity_the_gradient_vanishes(name):
     features, labels = draw(300, 20)
-    readout = fit_readout(features, labels, get_loss(name), 0.0)
+    readout = fit_readout(features, labels, loss=get_loss(name), ridge=0.0)
     assert readout.solution.converged
     assert readout.margin is None
     assert gradient_norm(features, labels, get_loss(name), 0.0, readout) <= 1.1e-8
@@ -61,7 +61,7 @@ def test_without_ridge_above_capacity_the_gradient_vanishes(name):
 @pytest.mark.parametrize("shape", [(30, 30), (20, 60)])
 def test_square_loss_without_ridge_interpolates_with_the_least_norm(shape):
     features, labels = draw(*shape)
-    readout = fit_readout(features, labels, Square(), 0.0)
+    readout = fit_readout(features, labels, loss=Square(), ridge=0.0)
     assert labels * (features @ readout.weights + readout.bias) == pytest.approx(1, abs=1e-9)
     # The norm is least when w has no part that the (centred) features do not see.
     centred = features - features.mean(axis=0)
@@ -79,7 +79,7 @@ def test_square_loss_without_ridge_has_the_least_norm_on_degenerate_features(cou
         features[1], labels[1] = features[0], labels[0]
     elif damage == "low rank":
         features[:, 20:] = features[:, :20] @ np.random.default_rng(1).standard_normal((20, 30))
-    readout = fit_readout(features, labels, Square(), 0.0)
+    readout = fit_readout(features, labels, loss=Square(), ridge=0.0)
     centred = features - features.mean(axis=0)
     best = np.linalg.pinv(centred, rcond=1e-11) @ (labels - labels.mean())
     assert readout.solution.converged
@@ -93,7 +93,7 @@ def test_hinge_meets_the_conditions_of_optimality(shape, ridge):
     # here by least squares on the samples at the margin, independently of the solver's multipliers.
     features, labels = draw(*shape)
     n = len(labels)
-    readout = fit_readout(features, labels, Hinge(), ridge)
+    readout = fit_readout(features, labels, loss=Hinge(), ridge=ridge)
     assert readout.solution.converged, readout.solution.message
     margins = labels * (features @ readout.weights + readout.bias)
     inside, at = margins < 1 - 1e-4, np.abs(margins - 1) <= 1e-4
@@ -110,7 +110,7 @@ def test_hinge_without_ridge_solves_the_linear_program():
 
     features, labels = draw(120, 10)
     n, d = features.shape
-    readout = fit_readout(features, labels, Hinge(), 0.0)
+    readout = fit_readout(features, labels, loss=Hinge(), ridge=0.0)
     signed = labels[:, None] * np.column_stack([features, np.ones(n)])
     cost = np.concatenate([np.zeros(d + 1), np.full(n, 1 / n)])
     program = linprog(
@@ -126,7 +126,7 @@ def test_hinge_without_ridge_solves_the_linear_program():
 @pytest.mark.parametrize("shape", [(20, 60), (60, 50)])
 def test_without_ridge_separable_data_give_the_maximum_margin(name, shape):
     features, labels = draw(*shape)
-    readout = fit_readout(features, labels, get_loss(name), 0.0)
+    readout = fit_readout(features, labels, loss=get_loss(name), ridge=0.0)
     assert readout.solution.converged, readout.solution.message
     assert "maximum-margin" in readout.solution.message
     margins = labels * (features @ readout.weights + readout.bias)
@@ -143,8 +143,8 @@ def test_without_ridge_separable_data_give_the_maximum_margin(name, shape):
 
 def test_small_ridges_tend_to_the_maximum_margin():
     features, labels = draw(40, 60)
-    limit = fit_readout(features, labels, Logistic(), 0.0)
-    near = fit_readout(features, labels, SquaredHinge(), 1e-7)
+    limit = fit_readout(features, labels, loss=Logistic(), ridge=0.0)
+    near = fit_readout(features, labels, loss=SquaredHinge(), ridge=1e-7)
     cosine = limit.weights @ near.weights / np.linalg.norm(limit.weights)
     assert cosine / np.linalg.norm(near.weights) > 1 - 1e-6
 
@@ -153,9 +153,12 @@ def test_small_ridges_tend_to_the_maximum_margin():
 def test_sample_weights_count_like_repeats(name):
     features, labels = draw(50, 10)
     repeats = np.random.default_rng(1).integers(0, 4, 50)
-    weighted = fit_readout(features, labels, get_loss(name), 1e-2, sample_weight=repeats)
+    weighted = fit_readout(features, labels, loss=get_loss(name), ridge=1e-2, sample_weight=repeats)
     repeated = fit_readout(
-        np.repeat(features, repeats, axis=0), np.repeat(labels, repeats), get_loss(name), 1e-2
+        np.repeat(features, repeats, axis=0),
+        np.repeat(labels, repeats),
+        loss=get_loss(name),
+        ridge=1e-2,
     )
     assert weighted.weights == pytest.approx(repeated.weights, abs=1e-5)
     assert weighted.objective == pytest.approx(repeated.objective, abs=1e-7)
@@ -165,7 +168,7 @@ def test_sample_weights_count_like_repeats(name):
 def test_weighted_square_loss_without_ridge():
     features, labels = draw(50, 10)
     weights = np.random.default_rng(1).random(50)
-    readout = fit_readout(features, labels, Square(), 0.0, sample_weight=weights)
+    readout = fit_readout(features, labels, loss=Square(), ridge=0.0, sample_weight=weights)
     norm = gradient_norm(features, labels, Square(), 0.0, readout, weights / weights.sum())
     assert norm <= 1e-8
 
@@ -173,11 +176,11 @@ def test_weighted_square_loss_without_ridge():
 def test_single_precision_features_are_still_solved_in_double():
     features, labels = draw(150, 40)
     rounded = features.astype(np.float32)
-    readout = fit_readout(rounded, labels, Logistic(), 1e-4)
+    readout = fit_readout(rounded, labels, loss=Logistic(), ridge=1e-4)
     assert readout.solution.converged
     exact = rounded.astype(float)
     assert gradient_norm(exact, labels, Logistic(), 1e-4, readout) <= 1.1e-8
-    double = fit_readout(exact, labels, Logistic(), 1e-4)
+    double = fit_readout(exact, labels, loss=Logistic(), ridge=1e-4)
     assert readout.weights == pytest.approx(double.weights, abs=1e-4)
 
 
@@ -196,7 +199,7 @@ def test_a_users_loss_is_fitted_like_the_others():
             return np.exp(-margin)
 
     features, labels = draw(80, 10)
-    readout = fit_readout(features, labels, Exponential(), 1e-3)
+    readout = fit_readout(features, labels, loss=Exponential(), ridge=1e-3)
     assert readout.solution.converged
 
     def objective(point):
@@ -210,7 +213,7 @@ def test_a_users_loss_is_fitted_like_the_others():
 def test_one_class_gives_a_constant_readout():
     features, _ = draw(10, 4)
     for name in ("logistic", "square", "hinge"):
-        readout = fit_readout(features, -np.ones(10), get_loss(name), 1e-3)
+        readout = fit_readout(features, -np.ones(10), loss=get_loss(name), ridge=1e-3)
         assert np.all(readout.weights == 0)
         assert readout.bias < 0
         assert readout.train_loss == 0
@@ -219,10 +222,10 @@ def test_one_class_gives_a_constant_readout():
 def test_bad_input_is_named():
     features, labels = draw(10, 4)
     with pytest.raises(ParameterError, match="ridge"):
-        fit_readout(features, labels, Logistic(), -1.0)
+        fit_readout(features, labels, loss=Logistic(), ridge=-1.0)
     for weights in (np.ones(9), np.zeros(10), -np.ones(10), np.full(10, np.nan)):
         with pytest.raises(ParameterError, match="sample_weight"):
-            fit_readout(features, labels, Logistic(), 1.0, sample_weight=weights)
+            fit_readout(features, labels, loss=Logistic(), ridge=1.0, sample_weight=weights)
 
     class Other(Loss):
         name = "absolute"
@@ -231,12 +234,12 @@ def test_bad_input_is_named():
         value = slope = curvature = Hinge.value
 
     with pytest.raises(ParameterError, match="absolute"):
-        fit_readout(features, labels, Other(), 1.0)
+        fit_readout(features, labels, loss=Other(), ridge=1.0)
 
 
 def test_the_limit_of_steps_is_reported():
     features, labels = draw(60, 20)
-    readout = fit_readout(features, labels, Logistic(), 1e-5, max_steps=2)
+    readout = fit_readout(features, labels, loss=Logistic(), ridge=1e-5, max_steps=2)
     assert not readout.solution.converged
     assert "limit of steps" in readout.solution.message
 

@@ -110,7 +110,7 @@ def test_labels_that_are_not_signs_are_refused(labels):
     with pytest.raises(ParameterError, match="labels"):
         separability(np.eye(4), np.array(labels))
     with pytest.raises(ParameterError, match="labels"):
-        fit_readout(np.eye(4), np.array(labels), "logistic", 0.1)
+        fit_readout(np.eye(4), np.array(labels), loss="logistic", ridge=0.1)
 
 
 @pytest.mark.parametrize("features", [np.ones(4), np.full((4, 2), np.nan), np.ones((0, 2))])
@@ -121,7 +121,9 @@ def test_features_that_cannot_be_used_are_refused(features):
 
 def test_a_loss_may_be_given_by_its_name():
     features, labels = draw(30, 5, 0)
-    by_name = fit_readout(features, labels, "logistic", 0.1)
-    assert np.array_equal(by_name.weights, fit_readout(features, labels, Logistic(), 0.1).weights)
+    by_name = fit_readout(features, labels, loss="logistic", ridge=0.1)
+    assert np.array_equal(
+        by_name.weights, fit_readout(features, labels, loss=Logistic(), ridge=0.1).weights
+    )
     with pytest.raises(ParameterError, match="loss = 'cubic'"):
-        fit_readout(features, labels, "cubic", 0.1)
+        fit_readout(features, labels, loss="cubic", ridge=0.1)

@@ -22,7 +22,7 @@ def training(**changes: object) -> Training:
 @pytest.fixture
 def data() -> Sample:
     task = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
-    return sample(task, 60, 8, np.random.default_rng(0))
+    return sample(task, 60, dimension=8, rng=np.random.default_rng(0))
 
 
 def mean_loss(data: Sample, query: Array, weights: Array, bias: float, how: Training) -> float:
@@ -77,8 +77,17 @@ def test_train_runs_the_stages_in_order(data: Sample) -> None:
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_stage_4_is_stationary_to_1e_8(data: Sample, classifier: str, loss: str) -> None:
     how = training(loss=loss)
-    model = train((data.X, data.y), (data.X, data.y), how, classifier, "tanh")
-    mapped = features(data.X, classifier, model.query, how.inverse_temperature, "tanh")
+    nonlinearity = "tanh" if classifier == "elementwise" else "sigmoid"
+    model = train(
+        (data.X, data.y), (data.X, data.y), how, classifier=classifier, nonlinearity=nonlinearity
+    )
+    mapped = features(
+        data.X,
+        classifier,
+        query=model.query,
+        inverse_temperature=how.inverse_temperature,
+        nonlinearity=nonlinearity,
+    )
     slopes = data.y * get_loss(loss).slope(data.y * (mapped @ model.weights + model.bias))
     residual = np.append(slopes @ mapped / 60 + how.ridge * model.weights, slopes.mean())
     assert np.linalg.norm(residual) <= 1.01e-8
@@ -88,7 +97,9 @@ def test_stage_4_is_stationary_to_1e_8(data: Sample, classifier: str, loss: str)
 
 def test_classifiers_without_a_query_do_not_read_the_first_data(data: Sample) -> None:
     for classifier in ("pooled", "vectorised"):
-        model = train((np.full((1, 2, 3), np.nan), [0]), (data.X, data.y), training(), classifier)
+        model = train(
+            (np.full((1, 2, 3), np.nan), [0]), (data.X, data.y), training(), classifier=classifier
+        )
         assert model.query is None
         assert model.first_weights is None
         assert model.first_bias is None
@@ -96,8 +107,10 @@ def test_classifiers_without_a_query_do_not_read_the_first_data(data: Sample) ->
 
 @every_classifier
 def test_decision_and_prediction(data: Sample, classifier: str) -> None:
-    model = train((data.X, data.y), (data.X, data.y), training(), classifier)
-    mapped = features(data.X, classifier, model.query, model.inverse_temperature)
+    model = train((data.X, data.y), (data.X, data.y), training(), classifier=classifier)
+    mapped = features(
+        data.X, classifier, query=model.query, inverse_temperature=model.inverse_temperature
+    )
     decision = model.decision(data.X)
     np.testing.assert_allclose(decision, mapped @ model.weights + model.bias, rtol=1e-13)
     np.testing.assert_array_equal(model.predict(data.X), np.where(decision > 0, 1, -1))
@@ -110,10 +123,10 @@ def test_decision_and_prediction(data: Sample, classifier: str) -> None:
 def test_streaming_in_blocks_changes_nothing(
     data: Sample, classifier: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = train((data.X, data.y), (data.X, data.y), training(), classifier)
+    whole = train((data.X, data.y), (data.X, data.y), training(), classifier=classifier)
     monkeypatch.setattr(features_module.blocks, "__defaults__", (7 * data.X[0].nbytes,))
     X = np.asarray(data.X, order=order)
-    pieces = train((X, data.y), (X, data.y), training(), classifier)
+    pieces = train((X, data.y), (X, data.y), training(), classifier=classifier)
     np.testing.assert_allclose(pieces.weights, whole.weights, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(pieces.decision(X), whole.decision(data.X), rtol=1e-6, atol=1e-8)
     if whole.query is not None:
@@ -145,9 +158,9 @@ def test_no_temporary_is_larger_than_a_block(dtype: type[np.floating], order: st
     assert X.nbytes > 1.5 * allowed
     assert peak_memory(lambda: first_step(X, y, how)) <= allowed
     assert peak_memory(lambda: query_step(X, y, weights, 0.1, how)) <= allowed
-    for classifier in ("attention", "pooled", "elementwise"):
+    for classifier, given in (("attention", query), ("pooled", None), ("elementwise", query)):
         # A block's features, 1/L of it, may be there twice, beside the block and the whole result.
-        used = peak_memory(lambda name=classifier: features(X, name, query))
+        used = peak_memory(lambda name=classifier, q=given: features(X, name, query=q))
         assert used <= result + allowed + 2 * BLOCK_BYTES / L
 
 
@@ -203,13 +216,13 @@ def test_settings_that_do_not_fit_are_refused(data: Sample) -> None:
 def test_attention_finds_a_signal_that_linear_classifiers_miss() -> None:
     task = Task(length=10, informative=1, strength=5.0, positive_rate=0.5)
     rng = np.random.default_rng(0)
-    first = sample(task, 800, 100, rng)
-    second = sample(task, 800, 100, rng, signal=first.signal)
-    test = sample(task, 2000, 100, rng, signal=first.signal)
+    first = sample(task, 800, dimension=100, rng=rng)
+    second = sample(task, 800, dimension=100, rng=rng, signal=first.signal)
+    test = sample(task, 2000, dimension=100, rng=rng, signal=first.signal)
     how = Training(alpha0=8, alpha1=8, ridge=1e-2, query_step=20.0)
     errors = {}
     for classifier in CLASSIFIERS:
-        model = train((first.X, first.y), (second.X, second.y), how, classifier)
+        model = train((first.X, first.y), (second.X, second.y), how, classifier=classifier)
         errors[classifier] = np.mean(model.predict(test.X) != test.y)
     # 2000 test sequences give each error a standard error of at most 0.011.
     assert errors["attention"] < 0.06

@@ -20,7 +20,7 @@ SETTINGS = {
 
 def draw(name: str, seed: int = 3) -> Any:
     task, count, dimension = SETTINGS[name]
-    return sample(task, count, dimension, np.random.default_rng(seed))
+    return sample(task, count, dimension=dimension, rng=np.random.default_rng(seed))
 
 
 @cache
@@ -61,7 +61,7 @@ def test_estimates_have_the_truth_within_their_errors() -> None:
         (s, r, length) for s in (3.0, 5.0) for r in (1, 3) for length in (10, 25)
     ):
         task = Task(length, informative, strength)
-        drawn = sample(task, 300, 20, np.random.default_rng([seed, 8]))
+        drawn = sample(task, 300, dimension=20, rng=np.random.default_rng([seed, 8]))
         found, _ = estimate_signal(tokens_of(drawn), splits=2, seed=0)
         truth = {"strength": strength, "informative": informative, "effective_dimension": 20}
         scores += [

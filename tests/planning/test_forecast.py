@@ -111,7 +111,7 @@ def test_workers_do_not_change_the_result_and_progress_counts_every_fit() -> Non
 
 
 def test_sequences_in_every_form_give_the_same_forecast() -> None:
-    drawn = sample(Task(4, 2, 3.0), 120, 6, np.random.default_rng(0))
+    drawn = sample(Task(4, 2, 3.0), 120, dimension=6, rng=np.random.default_rng(0))
     forms = (drawn.X, list(drawn.X), mask_tokens(drawn.X, np.ones((120, 4))))
     answers = [quick(PooledClassifier(), X, drawn.y).to_dict() for X in forms]
     assert answers[0] == answers[1] == answers[2]

@@ -11,7 +11,7 @@ from sparsetoken.simulation.descent import _SAMPLERS, simulate_descent
 def test_sums_are_the_gradient_of_the_mean_loss() -> None:
     task, loss = Task(5, 2, 2.0, 0.4), get_loss("logistic")
     rng = np.random.default_rng(0)
-    batch = sample(task, 30, 6, rng)
+    batch = sample(task, 30, dimension=6, rng=rng)
     readout, query, bias, beta = rng.standard_normal(6), rng.standard_normal(6), 0.3, 1.7
 
     def total(w: np.ndarray, q: np.ndarray, b: float) -> float:

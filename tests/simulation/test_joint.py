@@ -26,7 +26,7 @@ QUERY_RIDGE = 0.08
 
 @pytest.fixture(scope="module")
 def data() -> Sample:
-    return sample(TASK, 60, 20, np.random.default_rng(0))
+    return sample(TASK, 60, dimension=20, rng=np.random.default_rng(0))
 
 
 def objective(data: Sample, point: np.ndarray) -> float:
@@ -54,7 +54,9 @@ def test_training_ends_where_no_parameter_wants_to_move(start: str, data: Sample
 def test_a_query_that_may_not_grow_leaves_pooling(data: Sample) -> None:
     begin = STARTS["zero"](data, TRAINING, np.random.default_rng(1))
     point, _ = train_together(data, TRAINING, begin, 1e4, 2000)
-    pooled = fit_readout(data.X.mean(axis=1), data.y, get_loss("logistic"), TRAINING.ridge)
+    pooled = fit_readout(
+        data.X.mean(axis=1), data.y, loss=get_loss("logistic"), ridge=TRAINING.ridge
+    )
     assert point[:20] == pytest.approx(pooled.weights, abs=2e-3)
     assert point[40] == pytest.approx(pooled.bias, abs=2e-3)
 
@@ -63,7 +65,7 @@ def test_starts_share_their_data_and_random_ones_have_the_staged_norm() -> None:
     begins = []
     for start in STARTS.values():
         rng = np.random.default_rng(3)
-        begins.append(start(sample(TASK, 60, 20, rng), TRAINING, rng))
+        begins.append(start(sample(TASK, 60, dimension=20, rng=rng), TRAINING, rng))
     assert not begins[0].any()
     norms = [np.linalg.norm(begin[20:40]) for begin in begins[1:]]
     assert norms[0] == pytest.approx(norms[1])

@@ -78,8 +78,8 @@ def test_samplers_agree(task: Task, alpha: float) -> None:
 
 def test_the_direction_learnt_on_arrays_classifies_and_serves_as_a_query() -> None:
     task, rng = Task(10, 1, 5.0, 0.5), np.random.default_rng(5)
-    train = sample(task, 400, 200, rng)
-    test = sample(task, 1500, 200, rng, signal=train.signal)
+    train = sample(task, 400, dimension=200, rng=rng)
+    test = sample(task, 1500, dimension=200, rng=rng, signal=train.signal)
     learnt = learn_direction(task, train.X, train.y)
     assert learnt.solution.converged
     overlap = float(learnt.direction @ train.signal) ** 2
@@ -89,9 +89,9 @@ def test_the_direction_learnt_on_arrays_classifies_and_serves_as_a_query() -> No
     assert error < 0.04
     query = 2 * learnt.direction
     readout = fit_readout(
-        features(train.X, "attention", query), train.y, get_loss("logistic"), 0.01
+        features(train.X, "attention", query=query), train.y, loss=get_loss("logistic"), ridge=0.01
     )
-    scores = features(test.X, "attention", query) @ readout.weights + readout.bias
+    scores = features(test.X, "attention", query=query) @ readout.weights + readout.bias
     # The readout needs samples of its own: it does worse than the known ratio, better than chance.
     assert error < float(np.mean(np.sign(scores) != test.y)) < 0.15
 
@@ -111,7 +111,7 @@ def test_nothing_to_learn_from() -> None:
     task = Task(5, 1, 0.0)
     found = simulate_message_passing(task, 1.0, dimension=50, trials=3)
     assert (found.overlap, found.test_error) == (0.0, 0.5)
-    only_negatives = sample(Task(5, 1, 2.0), 20, 10, np.random.default_rng(0))
+    only_negatives = sample(Task(5, 1, 2.0), 20, dimension=10, rng=np.random.default_rng(0))
     learnt = learn_direction(Task(5, 1, 2.0), only_negatives.X, -np.ones(20))
     assert learnt.estimated_overlap == 0
     assert not learnt.direction.any()

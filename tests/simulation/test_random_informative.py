@@ -32,7 +32,7 @@ TRAINING = Training(4.0, 3.0, ridge=0.05, query_step=30.0)
 
 def test_plain_sequences_have_their_numbers() -> None:
     """20,000 sequences: every share within 4 standard errors, 0.014 at most."""
-    drawn = sample(TASK, 20_000, 2, np.random.default_rng(0))
+    drawn = sample(TASK, 20_000, dimension=2, rng=np.random.default_rng(0))
     numbers = drawn.positions.sum(axis=1)
     assert not numbers[drawn.y < 0].any()
     positive = drawn.y > 0
@@ -43,7 +43,7 @@ def test_plain_sequences_have_their_numbers() -> None:
     places = drawn.positions[positive].mean(axis=0)
     assert np.ptp(places) < 6 * math.sqrt(0.25 / positive.sum())
     with pytest.raises(ParameterError, match="not possible here"):
-        sample(TASK, 5, 2, np.random.default_rng(0), positions=[0.5] * 6)
+        sample(TASK, 5, dimension=2, rng=np.random.default_rng(0), positions=[0.5] * 6)
 
 
 def test_triples_by_number_are_those_of_each_number() -> None:

@@ -26,7 +26,7 @@ def z_of_frequencies(hits: Array, probabilities: Array) -> Array:
 
 
 def test_shapes_and_types() -> None:
-    drawn = sample(task(), 11, 4, np.random.default_rng(0))
+    drawn = sample(task(), 11, dimension=4, rng=np.random.default_rng(0))
     assert drawn.X.shape == (11, 6, 4)
     assert drawn.y.shape == (11,)
     assert drawn.positions.shape == (11, 6)
@@ -36,7 +36,7 @@ def test_shapes_and_types() -> None:
 
 
 def test_same_generator_same_data() -> None:
-    one, same = (sample(task(), 5, 3, np.random.default_rng(7)) for _ in range(2))
+    one, same = (sample(task(), 5, dimension=3, rng=np.random.default_rng(7)) for _ in range(2))
     for a, b in zip(one, same, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -47,12 +47,12 @@ def test_labels_have_their_rate() -> None:
 
 
 def test_only_positives_have_informative_places_and_they_have_r() -> None:
-    drawn = sample(task(), 500, 2, np.random.default_rng(0))
+    drawn = sample(task(), 500, dimension=2, rng=np.random.default_rng(0))
     np.testing.assert_array_equal(drawn.positions.sum(axis=1), np.where(drawn.y > 0, 2, 0))
 
 
 def test_tokens_are_signal_plus_standard_noise() -> None:
-    drawn = sample(task(), 4000, 10, np.random.default_rng(0))
+    drawn = sample(task(), 4000, dimension=10, rng=np.random.default_rng(0))
     noise = drawn.X - 3.0 * drawn.positions[:, :, None] * drawn.signal
     flat = noise.reshape(4000, 60)
     moments = {"mean": (flat, 0.0, 1.0), "square": (flat**2, 1.0, 2.0), "fourth": (flat**4, 3, 96)}
@@ -65,7 +65,7 @@ def test_tokens_are_signal_plus_standard_noise() -> None:
 
 def test_signal_is_uniform_on_the_sphere() -> None:
     rng = np.random.default_rng(0)
-    signals = np.array([sample(task(), 1, 5, rng).signal for _ in range(4000)])
+    signals = np.array([sample(task(), 1, dimension=5, rng=rng).signal for _ in range(4000)])
     np.testing.assert_allclose(np.linalg.norm(signals, axis=1), 1.0, rtol=1e-14)
     z = signals.mean(axis=0) / np.sqrt(1 / 5 / 4000)
     assert np.max(np.abs(z)) <= Z
@@ -76,7 +76,7 @@ def test_signal_is_uniform_on_the_sphere() -> None:
 
 def test_a_given_signal_is_used() -> None:
     signal = np.array([0.6, 0.8, 0.0])
-    drawn = sample(task(strength=1e6), 50, 3, np.random.default_rng(0), signal=signal)
+    drawn = sample(task(strength=1e6), 50, dimension=3, rng=np.random.default_rng(0), signal=signal)
     np.testing.assert_array_equal(drawn.signal, signal)
     informative = drawn.X[drawn.positions] / 1e6
     np.testing.assert_allclose(informative, np.tile(signal, (len(informative), 1)), atol=1e-5)
@@ -133,7 +133,9 @@ def test_exactly_r_places_whatever_the_probabilities(
 
 
 def test_given_probabilities_reach_the_data() -> None:
-    drawn = sample(task(), 300, 2, np.random.default_rng(0), positions=[0, 0, 1, 0, 0, 1])
+    drawn = sample(
+        task(), 300, dimension=2, rng=np.random.default_rng(0), positions=[0, 0, 1, 0, 0, 1]
+    )
     positive = drawn.positions[drawn.y > 0]
     np.testing.assert_array_equal(positive, np.tile([0, 0, 1, 0, 0, 1], (len(positive), 1)))
 
@@ -154,7 +156,7 @@ def test_given_probabilities_reach_the_data() -> None:
 )
 def test_bad_positions_are_refused(positions: object) -> None:
     with pytest.raises(ParameterError, match=r"positions = .* expected .*'uniform'"):
-        sample(task(), 5, 3, np.random.default_rng(0), positions=positions)
+        sample(task(), 5, dimension=3, rng=np.random.default_rng(0), positions=positions)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_agrees_with_training_on_arrays(name: str, rate: float) -> None:
     cosines, norms, readouts = [], [], []
     for trial in range(trials):
         rng = np.random.default_rng([11, trial])
-        data = sample(task, round(training.alpha0 * dimension), dimension, rng)
+        data = sample(task, round(training.alpha0 * dimension), dimension=dimension, rng=rng)
         w, b = first_step(data.X, data.y, training)
         q = query_step(data.X, data.y, w, b, training)
         norms.append(np.linalg.norm(q))

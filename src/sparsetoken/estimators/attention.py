@@ -662,6 +662,14 @@ class AttentionClassifier(_Attending):
     family_, ridge_, candidates_
         What was chosen, and what it was compared with.
     n_iter_ : int
+
+    Examples
+    --------
+    >>> from sparsetoken import AttentionClassifier, digit_bags
+    >>> train, test = digit_bags(6, train=120, test=100)
+    >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+    >>> model.attention(test.X).shape, model.score(test.X, test.y) > 0.6
+    ((100, 6), True)
     """
 
     def __init__(
@@ -711,6 +719,14 @@ class ElementwiseAttentionClassifier(_Attending):
     heads, refine, tied, sharpness, whiten, split, ridge, loss, class_weight, max_iter, tol, \
 verbose, length, random_state
         As in `AttentionClassifier`.
+
+    Examples
+    --------
+    >>> from sparsetoken import ElementwiseAttentionClassifier, digit_bags
+    >>> train, test = digit_bags(6, train=120, test=100)
+    >>> model = ElementwiseAttentionClassifier(refine=False, ridge=0.01, sharpness=2.0)
+    >>> model.fit(train.X, train.y).predict(test.X).shape
+    (100,)
     """
 
     _checks: ClassVar[dict[str, Check]] = {

@@ -24,6 +24,13 @@ class DigitBags:
         1 if the bag holds the wanted digit, else 0.
     positions : array of shape (n,)
         Where the wanted digit is, -1 if the bag has none.
+
+    Examples
+    --------
+    >>> from sparsetoken import digit_bags
+    >>> train, _ = digit_bags(10, train=40, test=20)
+    >>> bool(((train.positions >= 0) == (train.y == 1)).all())
+    True
     """
 
     X: Array
@@ -33,9 +40,9 @@ class DigitBags:
 
 def digit_bags(
     length: int,
+    *,
     train: int = 500,
     test: int = 1000,
-    *,
     digit: int | Sequence[int] = 9,
     positive_rate: float = 0.5,
     seed: int = 0,
@@ -56,6 +63,17 @@ def digit_bags(
     positive_rate : float, default 0.5
         Share of positive bags, at least one in either set.
     seed : int
+
+    Returns
+    -------
+    train, test : DigitBags
+
+    Examples
+    --------
+    >>> from sparsetoken import digit_bags
+    >>> train, test = digit_bags(10, train=40, test=20, digit=3)
+    >>> train.X.shape, test.y.shape
+    ((40, 10, 64), (20,))
     """
     length = integer("length", length, low=1)
     counts = integer("train", train, low=2), integer("test", test, low=2)

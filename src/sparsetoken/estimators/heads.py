@@ -245,8 +245,8 @@ def _solve(features: Array, problems: Problems, row: int, ridge: float, loss: Lo
     readout = fit_readout(
         np.asarray(features - centre, dtype=float),
         problems.labels[row],
-        loss,
-        ridge,
+        loss=loss,
+        ridge=ridge,
         sample_weight=weights,
         tolerance=1e-10,
     )

@@ -58,8 +58,8 @@ class _Linear(SequenceClassifier):
             fit_readout(
                 standardised,
                 row,
-                self._loss_object,
-                ridge,
+                loss=self._loss_object,
+                ridge=ridge,
                 sample_weight=weights,
                 tolerance=1e-10,
             )
@@ -119,6 +119,14 @@ class PooledClassifier(_Linear):
     coef_ : array of shape (problems, d)
     intercept_ : array of shape (problems,)
     ridge_ : float
+
+    Examples
+    --------
+    >>> from sparsetoken import PooledClassifier, digit_bags
+    >>> train, test = digit_bags(6, train=120, test=100)
+    >>> model = PooledClassifier(pooling="mean|max", ridge=0.01).fit(train.X, train.y)
+    >>> model.coef_.shape, model.score(test.X, test.y) > 0.6
+    ((1, 128), True)
     """
 
     _checks: ClassVar[dict[str, Check]] = {
@@ -165,6 +173,13 @@ class VectorisedClassifier(_Linear):
     coef_ : array of shape (problems, L d)
     intercept_ : array of shape (problems,)
     ridge_ : float
+
+    Examples
+    --------
+    >>> from sparsetoken import VectorisedClassifier, digit_bags
+    >>> train, test = digit_bags(6, train=120, test=100)
+    >>> VectorisedClassifier(ridge=1.0).fit(train.X, train.y).coef_.shape
+    (1, 384)
     """
 
     def __init__(

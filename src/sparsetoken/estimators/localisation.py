@@ -98,6 +98,17 @@ def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> Free
         The larger, the more a token looks informative: `token_scores`, `evidence` or `attention`.
     positions : as in `localisation_score`
         Sequences without informative tokens count as well: all their tokens are false alarms.
+
+    Returns
+    -------
+    FreeResponse
+
+    Examples
+    --------
+    >>> from sparsetoken import free_response_curve
+    >>> found = free_response_curve([[0.9, 0.1], [0.2, 0.3]], [[0], []])
+    >>> found.at(0.0)
+    1.0
     """
     if len(scores) != len(positions):
         raise ParameterError(
@@ -122,7 +133,7 @@ def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> Free
     )
 
 
-def explain(model: Any, X: Any, what: str = "attention", **options: Any) -> Any:
+def explain(model: Any, X: Any, *, what: str = "attention", **options: Any) -> Any:
     """Return what a classifier with attention says about X, also from within a pipeline or search.
 
     Parameters
@@ -131,6 +142,18 @@ def explain(model: Any, X: Any, what: str = "attention", **options: Any) -> Any:
     X : as given to the model
     what : "attention", "locate", "evidence", "token_scores" or "transform"
     options : passed on, such as ``k`` or ``false_alarms`` of `locate`
+
+    Returns
+    -------
+    array, or list of arrays for ragged sequences
+
+    Examples
+    --------
+    >>> from sparsetoken import AttentionClassifier, digit_bags, explain
+    >>> train, test = digit_bags(6, train=120, test=100)
+    >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+    >>> explain(model, test.X, what="attention").sum(axis=1).round(6)[:3].tolist()
+    [1.0, 1.0, 1.0]
     """
     known = ("attention", "locate", "evidence", "token_scores", "transform")
     if what not in known:
@@ -166,6 +189,19 @@ def plot_attention(
     positions : as in `localisation_score`, optional
         Informative tokens, marked by a circle.
     axes : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> from sparsetoken import AttentionClassifier, digit_bags, plot_attention
+    >>> train, test = digit_bags(6, train=120, test=100)
+    >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+    >>> axes = plot_attention(model, test.X[:4], positions=test.positions[:4])
+    >>> axes.get_xlabel()
+    'token'
     """
     from sparsetoken.plotting import new_figure, styled
 

@@ -10,7 +10,7 @@ from sparsetoken.validation import ParameterError, integer
 __all__ = ["concentration", "localisation_score", "positions_of"]
 
 
-def localisation_score(attention: Any, positions: Any, k: int = 1) -> float:
+def localisation_score(attention: Any, positions: Any, *, k: int = 1) -> float:
     """Return the share of sequences with an informative token among the k most attended.
 
     Parameters
@@ -26,6 +26,12 @@ def localisation_score(attention: Any, positions: Any, k: int = 1) -> float:
     Returns
     -------
     float in [0, 1]
+
+    Examples
+    --------
+    >>> from sparsetoken import localisation_score
+    >>> localisation_score([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]], [0, 0, -1])
+    0.5
     """
     k = integer("k", k, low=1)
     if len(attention) != len(positions):

@@ -202,6 +202,18 @@ def mask_tokens(X: Any, mask: Any) -> Any:
     ----------
     X : array of shape (n, L, d)
     mask : array of shape (n, L), True where a token is present
+
+    Returns
+    -------
+    masked array of shape (n, L, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import mask_tokens
+    >>> masked = mask_tokens(np.ones((2, 3, 4)), np.array([[True, True, False], [True, True, True]]))
+    >>> masked.count(axis=1)[:, 0].tolist()
+    [2, 3]
     """
     X = np.asarray(X)
     present = _checked_mask(mask, X.shape)

@@ -39,6 +39,14 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     transformer_ : the fitted transformer
+
+    Examples
+    --------
+    >>> from sklearn.decomposition import PCA
+    >>> from sparsetoken import TokenWise, digit_bags
+    >>> train, test = digit_bags(6, train=120, test=100)
+    >>> TokenWise(PCA(10)).fit_transform(train.X).shape
+    (120, 6, 10)
     """
 
     _checks: ClassVar[dict[str, Check]] = {

@@ -353,7 +353,7 @@ def _inside(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iter
     shown = state.task.replace(length=min(state.task.length, 200))
     rng = np.random.default_rng(state.draw)
     signal = np.array([1.0, 0.0])
-    drawn = sample(shown.replace(positive_rate=0.999999), 1, 2, rng, signal=signal)
+    drawn = sample(shown.replace(positive_rate=0.999999), 1, dimension=2, rng=rng, signal=signal)
     direction = np.array([query.alignment, math.sqrt(max(0.0, 1 - query.alignment**2))])
     weights = attention_weights(drawn.X, query.sharpness * direction, 1.0)[0]
     yield {

@@ -104,6 +104,7 @@ def elementwise_features(
 def features(
     X: ArrayLike,
     classifier: str,
+    *,
     query: Array | None = None,
     inverse_temperature: float = 1.0,
     nonlinearity: str = "sigmoid",
@@ -119,8 +120,26 @@ def features(
     query : array of shape (d,), for "attention" and "elementwise"
     inverse_temperature : float
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
+
+    Returns
+    -------
+    array of shape (n, d), or (n, L d) for "vectorised"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import features
+    >>> X = np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> features(X, "pooled").tolist()
+    [[0.5, 0.5]]
+    >>> features(X, "attention", query=np.array([np.log(3), 0.0])).round(3).tolist()
+    [[0.75, 0.25]]
     """
     choice("classifier", classifier, CLASSIFIERS)
+    if query is not None and classifier in ("pooled", "vectorised"):
+        raise ParameterError("query", "an array", f"None for {classifier!r}, which has no query")
+    if nonlinearity != "sigmoid" and classifier != "elementwise":
+        raise ParameterError("nonlinearity", nonlinearity, "'sigmoid' unless it is elementwise")
     X = sequence_array(X)
     # Integers and half precision have no room for the result.
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(float)

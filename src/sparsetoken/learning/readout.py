@@ -51,6 +51,15 @@ class Readout:
         How the solver ended. Its residual is the norm of the objective's gradient in (w, b); for
         the hinge loss and for maximum-margin classifiers the largest violation of the optimality
         (KKT) conditions. It has converged if that is at most 1e-8, or the tolerance asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import fit_readout
+    >>> data, labels = np.array([[1.0], [2.0], [-1.0], [0.0]]), np.array([1, 1, -1, -1])
+    >>> found = fit_readout(data, labels, loss="hinge", ridge=0.0)
+    >>> round(found.margin, 6), found.solution.converged
+    (0.5, True)
     """
 
     weights: Array
@@ -65,6 +74,7 @@ class Readout:
 def fit_readout(
     features: Array,
     labels: Array,
+    *,
     loss: Loss | str,
     ridge: float,
     max_steps: int = 200,
@@ -85,6 +95,19 @@ def fit_readout(
         Weights >= 0, normalised here to sum to 1; not all 0.
     tolerance : float
         For smooth losses with a ridge; the other problems are solved to 1e-8.
+
+    Returns
+    -------
+    Readout
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import fit_readout
+    >>> data, labels = np.array([[1.0], [2.0], [-1.0], [0.0]]), np.array([1, 1, -1, -1])
+    >>> found = fit_readout(data, labels, loss="square", ridge=0.0)
+    >>> found.weights.round(3).tolist(), round(found.bias, 3), found.train_error
+    ([0.8], -0.4, 0.0)
     """
     ridge = validation.real("ridge", ridge, low=0)
     loss = loss if isinstance(loss, Loss) else get_loss(loss)

@@ -34,6 +34,15 @@ class Separability:
         shifted by their mean and in units of their spread: how far the sum is from 0. A readout
         that separates could only have margins below this, relative to the features' spread.
     steps : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import separability
+    >>> data, labels = np.array([[1.0], [2.0], [-1.0], [0.0]]), np.array([1, -1, 1, -1])
+    >>> proof = separability(data, labels).multipliers
+    >>> bool(abs((proof * labels) @ data) < 1e-8), round(float(proof.sum()), 6)
+    (True, 1.0)
     """
 
     separable: bool | None
@@ -48,6 +57,7 @@ class Separability:
 def separability(
     features: Array,
     labels: Array,
+    *,
     start: tuple[Array, float] | None = None,
     tolerance: float = 1e-9,
     max_steps: int = 200,
@@ -67,6 +77,20 @@ def separability(
         Where to start: a readout fitted to the same data saves steps.
     tolerance : float
         Largest residual of the proof that data are not separable.
+
+    Returns
+    -------
+    Separability
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import separability
+    >>> data = np.array([[1.0], [2.0], [-1.0], [0.0]])
+    >>> separability(data, np.array([1, 1, -1, -1])).separable
+    True
+    >>> separability(data, np.array([1, -1, 1, -1])).separable
+    False
     """
     features, labels = check_examples(features, labels)
     centre, unit = _units(features)

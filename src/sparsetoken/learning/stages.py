@@ -37,6 +37,15 @@ class TrainedModel:
     query : array of shape (d,), or None for classifiers without one
     first_weights, first_bias : the readout after stage 1, or None for classifiers without a query
     readout : the report of stage 4's solver, with its residual and status
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, Training, sample, train
+    >>> X, y, _, _ = sample(Task(6, 2, 5.0), 400, dimension=40, rng=np.random.default_rng(0))
+    >>> model = train((X[:200], y[:200]), (X[200:], y[200:]), Training(5, 5), classifier="pooled")
+    >>> model.query is None, bool(np.mean(model.predict(X) == y) > 0.8)
+    (True, True)
     """
 
     classifier: str
@@ -60,10 +69,16 @@ class TrainedModel:
     def decision(self, X: ArrayLike) -> Array:
         """Return ⟨f(X), w⟩ + b for each sequence of X (n, L, d)."""
         X = sequence_array(X)
-        mapping = (self.classifier, self.query, self.inverse_temperature, self.nonlinearity)
         scores = np.empty(len(X))
         for part in blocks(X):
-            scores[part] = features(X[part], *mapping) @ self.weights + self.bias
+            mapped = features(
+                X[part],
+                self.classifier,
+                query=self.query,
+                inverse_temperature=self.inverse_temperature,
+                nonlinearity=self.nonlinearity,
+            )
+            scores[part] = mapped @ self.weights + self.bias
         return scores
 
     def predict(self, X: ArrayLike) -> Array:
@@ -75,6 +90,7 @@ def train(
     query_data: tuple[ArrayLike, ArrayLike],
     readout_data: tuple[ArrayLike, ArrayLike],
     training: Training,
+    *,
     classifier: str = "attention",
     nonlinearity: str = "sigmoid",
 ) -> TrainedModel:
@@ -92,10 +108,25 @@ def train(
     classifier : "attention", "pooled", "vectorised" or "elementwise"
     nonlinearity : for "elementwise"
 
+    Returns
+    -------
+    TrainedModel
+
     Notes
     -----
     The gradient for element-wise attention at q = 0 is not that of the softmax; stages 1 to 3 are
     the softmax's for both, so that the two differ in the features alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, Training, sample, train
+    >>> task, rng = Task(6, 1, 6.0), np.random.default_rng(0)
+    >>> first = sample(task, 400, dimension=40, rng=rng)
+    >>> second = sample(task, 400, dimension=40, rng=rng, signal=first.signal)
+    >>> model = train((first.X, first.y), (second.X, second.y), Training(10, 10, query_step=10.0))
+    >>> bool(model.query @ first.signal / np.linalg.norm(model.query) > 0.9)
+    True
     """
     loss = get_loss(training.loss)
     choice("classifier", classifier, CLASSIFIERS)
@@ -112,8 +143,14 @@ def train(
             )
         first_weights, first_bias = first_step(query_X, query_y, training)
         query = query_step(query_X, query_y, first_weights, first_bias, training)
-    mapped = features(readout_X, classifier, query, training.inverse_temperature, nonlinearity)
-    readout = fit_readout(mapped, readout_y, loss, training.ridge)
+    mapped = features(
+        readout_X,
+        classifier,
+        query=query,
+        inverse_temperature=training.inverse_temperature,
+        nonlinearity=nonlinearity,
+    )
+    readout = fit_readout(mapped, readout_y, loss=loss, ridge=training.ridge)
     return TrainedModel(
         classifier=classifier,
         nonlinearity=nonlinearity,

@@ -8,7 +8,14 @@ __all__ = ["Solution", "Status"]
 
 
 class Status(Enum):
-    """How a solver ended, and what to do next unless all is well."""
+    """How a solver ended, and what to do next unless all is well.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, capacity
+    >>> capacity(Task(10, 1, 5.0), classifier="pooled").solution.status
+    <Status.CONVERGED: ('converged', '')>
+    """
 
     CONVERGED = ("converged", "")
     TOLERANCE_NOT_REACHED = (
@@ -72,6 +79,14 @@ class Solution:
         Number of steps, over all stages.
     detail : str
         What is special about this solution, in words.
+
+    Examples
+    --------
+    >>> from sparsetoken import Status
+    >>> from sparsetoken.numerics.solution import Solution
+    >>> found = Solution(Status.STEP_LIMIT, residual=0.1, steps=50)
+    >>> found.converged
+    False
     """
 
     status: Status

@@ -72,6 +72,15 @@ class Diagnosis(Record):
         Empty where no signal is seen.
     findings : tuple of Finding
         What limits attention here, the main reason first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, diagnose, sample
+    >>> X, y, _, _ = sample(Task(5, 1, 5.0), 120, dimension=8, rng=np.random.default_rng(0))
+    >>> found = diagnose(X, y, cv=3, splits=1)
+    >>> sorted(found.limits)
+    ['attention', 'learnt', 'pooled']
     """
 
     samples: int
@@ -135,6 +144,19 @@ def diagnose(
     seed : int
     progress : callable, optional
         Called as progress(finished, total) after the comparison and after every fit on a half.
+
+    Returns
+    -------
+    Diagnosis
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, diagnose, sample
+    >>> X, y, _, _ = sample(Task(5, 1, 5.0), 120, dimension=8, rng=np.random.default_rng(0))
+    >>> found = diagnose(X, y, cv=3, splits=1)
+    >>> found.samples, found.dimension, len(found.findings) > 0
+    (120, 8, True)
     """
     tokens, labels = _tokens(X, y)
     splits = validation.integer("splits", splits, low=1)

@@ -42,6 +42,13 @@ class FiniteSize(Record):
         spread as 1/√d.
     uncertainty : mapping
         Standard errors of the mean and of the spread, with what the extrapolation may be off.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, finite_size
+    >>> found = finite_size(Task(10, 1, 5.0), Training(4.0, 0.5), dimension=100, trials=8)
+    >>> abs(found.bias - (found.test_error - found.limit)) < 1e-12
+    True
     """
 
     test_error: float

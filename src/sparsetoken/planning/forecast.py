@@ -131,6 +131,15 @@ class Forecast(Record):
         None if it was not wanted, or if half of the data are too few.
     shapes : dict of str to float
         Posterior probability of each family of learning curves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import PooledClassifier, Task, forecast, sample
+    >>> X, y, _, _ = sample(Task(4, 2, 3.0), 120, dimension=6, rng=np.random.default_rng(0))
+    >>> found = forecast(PooledClassifier(ridge=0.1), X, y, repeats=1, backtest=False)
+    >>> found.model, found.at(200).samples
+    ('PooledClassifier', 200.0)
     """
 
     model: str
@@ -234,6 +243,19 @@ def forecast(
         Processes; the result does not depend on it.
     progress : callable, optional
         Called as progress(finished, total) after every fit.
+
+    Returns
+    -------
+    Forecast
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import PooledClassifier, Task, forecast, sample
+    >>> X, y, _, _ = sample(Task(4, 2, 3.0), 120, dimension=6, rng=np.random.default_rng(0))
+    >>> found = forecast(PooledClassifier(ridge=0.1), X, y, repeats=1, backtest=False)
+    >>> [outlook.samples for outlook in found.outlooks]
+    [120.0, 240.0, 480.0, 960.0]
     """
     checked_model(model)
     labels = labels_of(X, y)

@@ -51,6 +51,14 @@ class PhaseMap:
         where it is above 1. None if it was not wanted.
     unsolved : int
         How many predictions did not converge.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, phase_map
+    >>> axes = {"x": ("strength", [3.0, 6.0]), "y": ("alpha", [1.0, 8.0])}
+    >>> found = phase_map(Task(10, 1, 4.0), Training(1.0, 3.0), **axes, classifiers=["pooled"])
+    >>> found.errors["pooled"].shape, found.unsolved
+    ((2, 2), 0)
     """
 
     task: Task

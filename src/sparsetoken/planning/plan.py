@@ -69,6 +69,8 @@ class Alternative(Record):
 class Plan(Record):
     """What `plan` found. `print` it for the plan in words, `plot` it for a picture.
 
+    There is an example in `plan`.
+
     Attributes
     ----------
     task, dimension
@@ -198,6 +200,17 @@ def plan(
     progress : callable, optional
         Called as progress(finished, total) after every prediction and simulated study; the total is
         the largest possible.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, plan
+    >>> found = plan(Task(10, 1, 5.0), dimension=50, samples=400, trials=0)
+    >>> found.samples, found.error < 0.1, found.assurance is None
+    (400, True, True)
     """
     validation.instance("task", task, Task)
     dimension = validation.integer("dimension", dimension, low=2)

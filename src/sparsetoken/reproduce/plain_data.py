@@ -108,7 +108,7 @@ def plain_trial(
     first, second = (sequences(count) for count in counts)
     model = train(first, second, training)
     x, y = sequences(fresh)
-    pooled = train(first, second, training, "pooled")
+    pooled = train(first, second, training, classifier="pooled")
     assert model.query is not None
     cosines = signals @ model.query / np.linalg.norm(model.query)
     return {

@@ -40,6 +40,14 @@ class DescentTrials(Record):
     uncertainty : dict
         Standard errors of the means; None with one trial.
     dimension, trials : int
+
+    Examples
+    --------
+    >>> from sparsetoken import Step, Task, simulate_descent
+    >>> step = Step(alpha=8.0, readout_step=2.0, bias_step=1.0, query_step=2.0)
+    >>> first = simulate_descent(Task(6, 1, 5.0), [step], dimension=60, trials=2)[0]
+    >>> first.trials, 0.5 < first.readout_cosine < 1
+    (2, True)
     """
 
     test_error: float
@@ -82,6 +90,18 @@ def simulate_descent(
     seed : int
     progress : callable, optional
         Called as progress(finished, trials) after every trial.
+
+    Returns
+    -------
+    Curve over "step" of DescentTrials
+
+    Examples
+    --------
+    >>> from sparsetoken import Step, Task, simulate_descent
+    >>> step = Step(alpha=8.0, readout_step=2.0, bias_step=1.0, query_step=2.0)
+    >>> path = simulate_descent(Task(6, 1, 5.0), [step, step], dimension=60, trials=2)
+    >>> path.values, path[1].alignment > 0.5
+    ((1, 2), True)
     """
     validation.instance("task", task, Task)
     chosen = tuple(steps)
@@ -205,7 +225,9 @@ class _Plain:
         self.bias -= step.bias_step / count * sums.bias
 
     def _batch(self, count: int) -> Sample:
-        return sample(self._task, count, self._dimension, self._rng, signal=self._signal)
+        return sample(
+            self._task, count, dimension=self._dimension, rng=self._rng, signal=self._signal
+        )
 
     def vectors(self) -> tuple[Array, Array]:
         return self._readout, self._query

@@ -56,6 +56,14 @@ class JointTrials(Record):
     dimension, trials : int
     solution : Solution
         Of the worst trial.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, simulate_joint
+    >>> training = Training(3, 3, ridge=0.02, query_step=20.0, reuse=True)
+    >>> found = simulate_joint(Task(6, 1, 5.0), training, dimension=40, trials=2, start="two-step")
+    >>> found.start, found.trials, found.train_error < 0.2
+    ('two-step', 2, True)
     """
 
     test_error: float
@@ -173,7 +181,7 @@ def joint_trial(
     }
     rng = stream(seed, settings, trial)
     count = max(2, round(training.alpha1 * dimension))
-    data = sample(task, count, dimension, rng, signal=np.eye(1, dimension)[0])
+    data = sample(task, count, dimension=dimension, rng=rng, signal=np.eye(1, dimension)[0])
     beginning = STARTS[start](data, training, rng)
     point, solution = train_together(data, training, beginning, query_ridge, max_steps)
     readout, query, bias = point[:dimension], point[dimension:-1], float(point[-1])
@@ -245,7 +253,7 @@ def _staged_query(data: Sample, training: Training) -> Array:
 def _fitted(data: Sample, training: Training, query: Array) -> Array:
     """Return the point (w, q, b) of a query and the readout fitted to it."""
     mapped = attention_features(data.X, query, training.inverse_temperature)
-    readout = fit_readout(mapped, data.y, get_loss(training.loss), training.ridge)
+    readout = fit_readout(mapped, data.y, loss=get_loss(training.loss), ridge=training.ridge)
     return np.concatenate([readout.weights, query, [readout.bias]])
 
 

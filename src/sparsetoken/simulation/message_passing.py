@@ -56,6 +56,16 @@ class LearntDirection:
         What the algorithm itself expects of the squared cosine with ξ.
     solution : Solution
         Its residual is the relative change in the last step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, learn_direction, sample
+    >>> task = Task(6, 1, 4.0)
+    >>> X, y, _, _ = sample(task, 400, dimension=40, rng=np.random.default_rng(0))
+    >>> found = learn_direction(task, X, y)
+    >>> bool(np.mean(found.predict(task, X) == y) > 0.9), found.solution.converged
+    (True, True)
     """
 
     direction: Array
@@ -96,6 +106,13 @@ class MessagePassing(Record):
         Fraction of trials that came to rest.
     dimension, trials : int
     alpha : float
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, simulate_message_passing
+    >>> found = simulate_message_passing(Task(6, 1, 4.0), 4.0, dimension=60, trials=2)
+    >>> found.test_error < 0.1, sorted(found.uncertainty)[:2]
+    (True, ['alignment', 'converged'])
     """
 
     overlap: float
@@ -141,6 +158,19 @@ def learn_direction(
         At most so many.
     tolerance : float
         Relative change of the estimate at which it stops.
+
+    Returns
+    -------
+    LearntDirection
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, learn_direction, sample
+    >>> task = Task(6, 1, 4.0)
+    >>> X, y, _, signal = sample(task, 400, dimension=40, rng=np.random.default_rng(0))
+    >>> bool(learn_direction(task, X, y).direction @ signal > 0.9)
+    True
     """
     validation.instance("task", task, Task)
     sequences, labels = sequence_array(X), np.asarray(y)
@@ -342,6 +372,17 @@ def simulate_message_passing(
     seed : int
     progress : callable, optional
         Called as progress(finished, trials) after every trial.
+
+    Returns
+    -------
+    MessagePassing
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, simulate_message_passing
+    >>> found = simulate_message_passing(Task(6, 1, 4.0), 4.0, dimension=60, trials=2)
+    >>> found.overlap > 0.8, found.converged
+    (True, 1.0)
     """
     validation.instance("task", task, Task)
     alpha = validation.real("alpha", alpha, low=0, inclusive=False)
@@ -380,7 +421,7 @@ def _trial(
 ) -> dict[str, float]:
     count = max(1, round(alpha * dimension))
     if sampler == "plain":
-        drawn = sample(task, count, dimension, rng)
+        drawn = sample(task, count, dimension=dimension, rng=rng)
         signal = drawn.signal
         tokens: _Tokens = _PlainTokens(drawn.X[drawn.y > 0])
     else:

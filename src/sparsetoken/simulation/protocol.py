@@ -98,7 +98,9 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
         state = _given(protocol.query, training)
         vector = state.norm * _with_cosine(signal, state.alignment, rng)
     elif sampler.takes_query:
-        first = sample(task, _count(training.alpha0, dimension), dimension, rng, signal=signal)
+        first = sample(
+            task, _count(training.alpha0, dimension), dimension=dimension, rng=rng, signal=signal
+        )
         weights, bias = first_step(first.X, first.y, training)
         vector = query_step(first.X, first.y, weights, bias, training)
         state = QueryState(
@@ -110,14 +112,16 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
         second = first
     else:
         del first  # a whole array, before the next one
-        second = sample(task, _count(training.alpha1, dimension), dimension, rng, signal=signal)
+        second = sample(
+            task, _count(training.alpha1, dimension), dimension=dimension, rng=rng, signal=signal
+        )
     mapped = sampler.features(second.X, vector, training.inverse_temperature)
     readout, separable = _fit(protocol, mapped.astype(protocol.dtype, copy=False), second.y)
 
     def fresh_error(at: Task, count: int, rng: np.random.Generator) -> float:
         wrong, size = 0, max(1, BLOCK_ENTRIES // (at.length * dimension))
         for start in range(0, count, size):
-            test = sample(at, min(size, count - start), dimension, rng, signal=signal)
+            test = sample(at, min(size, count - start), dimension=dimension, rng=rng, signal=signal)
             seen = sampler.features(test.X, vector, training.inverse_temperature)
             predicted = np.where(seen @ readout.weights + readout.bias > 0, 1, -1)
             wrong += int(np.sum(predicted != test.y))
@@ -135,7 +139,7 @@ WAYS: dict[str, Callable[[Protocol, np.random.Generator], Trained]] = {
 
 def _fit(protocol: Protocol, features: Array, labels: Array) -> tuple[Readout, bool | None]:
     training = protocol.training
-    readout = fit_readout(features, labels, get_loss(training.loss), training.ridge)
+    readout = fit_readout(features, labels, loss=get_loss(training.loss), ridge=training.ridge)
     if not protocol.check_separable:
         return readout, None
     if readout.train_error == 0:

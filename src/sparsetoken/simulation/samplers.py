@@ -199,7 +199,7 @@ class _Attention(ClassifierSampler):
         )
 
     def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:
-        return features(X, "attention", vector, inverse_temperature)
+        return features(X, "attention", query=vector, inverse_temperature=inverse_temperature)
 
     def plain_geometry(
         self,

@@ -32,6 +32,14 @@ class Sample(NamedTuple):
     y : array of shape (n,), labels -1 and +1
     positions : boolean array of shape (n, L), true where the signal is; all false for negatives
     signal : array of shape (d,), the unit vector ξ
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, sample
+    >>> X, y, positions, signal = sample(Task(6, 2, 5.0), 9, dimension=20, rng=np.random.default_rng(0))
+    >>> positions.sum(axis=1)[y == 1].tolist(), round(float(signal @ signal), 6)
+    ([2, 2, 2], 1.0)
     """
 
     X: Array
@@ -43,6 +51,7 @@ class Sample(NamedTuple):
 def sample(
     task: Task,
     count: int,
+    *,
     dimension: int,
     rng: np.random.Generator,
     positions: str | ArrayLike = "uniform",
@@ -62,6 +71,18 @@ def sample(
     signal : array of shape (d,), optional
         The unit vector ξ; drawn uniformly from the sphere if not given. Pass `Sample.signal` to
         draw more data with the same signal.
+
+    Returns
+    -------
+    Sample
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import Task, sample
+    >>> found = sample(Task(6, 1, 5.0), 100, dimension=20, rng=np.random.default_rng(0))
+    >>> found.X.shape, found.y.shape, sorted(set(found.y.tolist()))
+    ((100, 6, 20), (100,), [-1, 1])
     """
     validation.instance("task", task, Task)
     validation.instance("rng", rng, np.random.Generator)

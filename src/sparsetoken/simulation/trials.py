@@ -67,6 +67,14 @@ class Trial(Record):
     status : str
     seconds : float
         Time that the trial took.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, run_trial
+    >>> task, training = Task(6, 1, 5.0), Training(4.0, 2.0, query_step=20.0)
+    >>> found = run_trial(task, training, dimension=60, trial=0, classifier="pooled")
+    >>> found.trial, found.alignment, found.converged
+    (0, None, True)
     """
 
     trial: int
@@ -112,6 +120,14 @@ class Simulation(Record):
         What was simulated.
     trials : tuple of Trial
         In the order of their numbers.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, simulate
+    >>> task, training = Task(6, 1, 5.0), Training(4.0, 2.0, query_step=20.0)
+    >>> found = simulate(task, training, dimension=60, trials=4, classifier="pooled")
+    >>> len(found.values("test_error")), found.standard_error("test_error") < 0.05
+    (4, True)
     """
 
     task: Task
@@ -215,6 +231,19 @@ def run_trial(
         again as the fit.
     threads : int or None
         Threads of linear algebra; 1 makes results identical to the last bit in any process.
+
+    Returns
+    -------
+    Trial
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, run_trial
+    >>> task, training = Task(6, 1, 5.0), Training(4.0, 2.0, query_step=20.0)
+    >>> first = run_trial(task, training, dimension=60, trial=0)
+    >>> again = run_trial(task, training, dimension=60, trial=0)
+    >>> first.test_error == again.test_error, first.alignment > 0.5
+    (True, True)
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
@@ -363,6 +392,18 @@ def simulate(
         Called as progress(finished, trials) after every trial.
     task, training, dimension, classifier, query, sampler, at, at_sharpness, recalibrate, seed, options
         As in `run_trial`.
+
+    Returns
+    -------
+    Simulation
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, simulate
+    >>> task, training = Task(6, 1, 5.0), Training(4.0, 2.0, query_step=20.0)
+    >>> found = simulate(task, training, dimension=60, trials=4)
+    >>> found.mean("test_error") < 0.3, len(found.trials)
+    (True, 4)
     """
     found = []
     usage: dict[str, Any] = {"at_sharpness": at_sharpness, "recalibrate": recalibrate}

@@ -74,7 +74,27 @@ def run_sweep(
     retry_failed: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
-    """Run what is missing of a study; see `run_cells` for the parameters."""
+    """Run what is missing of a study; see `run_cells` for the parameters.
+
+    Returns
+    -------
+    Progress
+        How it ended.
+
+    Examples
+    --------
+    >>> from sparsetoken import run_sweep
+    >>> from sparsetoken.sweeps.spec import parse_study
+    >>> study = parse_study('''
+    ... classifiers = ["pooled"]
+    ... dimensions = 20
+    ... trials = 2
+    ... task = {length = [4, 8], informative = 1, strength = 2}
+    ... training = {alpha0 = 2, alpha1 = [2, 4]}
+    ... ''')
+    >>> run_sweep(study, "study.sqlite").counts.done
+    8
+    """
     return run_cells(
         store,
         study.cells(),
@@ -159,6 +179,17 @@ def run_cells(
         If the sweep cannot start or go on. What had finished by then is in the store.
     KeyboardInterrupt
         On Ctrl-C, after what had finished was stored and the local processes were ended.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from sparsetoken import run_cells
+    >>> def half(settings, trial):
+    ...     return {"value": settings["size"] / 2 + trial}
+    >>> with ThreadPoolExecutor(1) as pool:
+    ...     ended = run_cells("half.sqlite", [{"size": 4}], half, trials=2, executor=pool)
+    >>> ended.counts.done
+    2
     """
     trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
     retries = validation.integer("retries", retries, low=0, high=MOST_RETRIES)

@@ -164,6 +164,19 @@ class Study(_Strict):
 
     Made by `read_study` or `parse_study`; the fields are the keys of the file, with every field of
     the tables as a tuple of values.
+
+    Examples
+    --------
+    >>> from sparsetoken.sweeps.spec import parse_study
+    >>> study = parse_study('''
+    ... classifiers = ["pooled"]
+    ... dimensions = 20
+    ... trials = 2
+    ... task = {length = [4, 8], informative = 1, strength = 2}
+    ... training = {alpha0 = 2, alpha1 = [2, 4]}
+    ... ''')
+    >>> len(list(study.cells())), study.task.length
+    (4, (4, 8))
     """
 
     title: str = ""
@@ -315,10 +328,30 @@ def _column(key: str) -> str:
 def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 
+    Returns
+    -------
+    Study
+
     Raises
     ------
     StudyError
         With everything that is wrong with the file, not only the first mistake.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from sparsetoken import read_study
+    >>> text = '''
+    ... classifiers = ["pooled"]
+    ... dimensions = 20
+    ... trials = 2
+    ... task = {length = [4, 8], informative = 1, strength = 2}
+    ... training = {alpha0 = 2, alpha1 = [2, 4]}
+    ... '''
+    >>> _ = Path("study.toml").write_text(text)
+    >>> study = read_study("study.toml")
+    >>> study.trials, study.task.length
+    (2, (4, 8))
     """
     path = Path(path)
     try:

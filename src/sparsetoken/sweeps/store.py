@@ -96,6 +96,18 @@ class Store:
     ------
     StoreError
         If the file is missing, damaged, of another study, or not a store of this version.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from sparsetoken import Store, run_cells
+    >>> def half(settings, trial):
+    ...     return {"value": settings["size"] / 2 + trial}
+    >>> with ThreadPoolExecutor(1) as pool:
+    ...     _ = run_cells("half.sqlite", [{"size": 4}], half, trials=2, executor=pool)
+    >>> with Store("half.sqlite") as store:
+    ...     sorted(row["value"] for row in store.rows())
+    [2.0, 3.0]
     """
 
     def __init__(

@@ -42,6 +42,13 @@ class Alignment(Record):
         Why it does: positives too rare for so weak a signal, or a step that is too large.
     cure : str or None
         Which steps turn it round, each on its own, and from where on.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, align
+    >>> found = align(Task(10, 1, 1.0, positive_rate=0.1), Training(alpha0=4.0, alpha1=2.0))
+    >>> found.anti_aligned, found.cause
+    (True, 'positives are too rare for so weak a signal')
     """
 
     alignment: float
@@ -66,6 +73,17 @@ def align(task: Task, training: Training) -> Alignment:
     Where the query points away from the signal, `cause` and `cure` say why and what to change. No
     rule of thumb holds: for π < 1/2 a larger bias step cures it, for π > 1/2 it causes it, at
     π = 1/2 the bias step does nothing, and too large a readout step anti-aligns at any π.
+
+    Returns
+    -------
+    Alignment
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, align
+    >>> found = align(Task(10, 1, 5.0), Training(alpha0=4.0, alpha1=2.0))
+    >>> round(found.alignment, 3), found.anti_aligned
+    (0.977, False)
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)

@@ -43,6 +43,13 @@ class Capacity(Record):
     query : Query or None
         The query that was used.
     solution : Solution
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, capacity
+    >>> found = capacity(Task(10, 1, 5.0), classifier="pooled")
+    >>> round(found.alpha, 1), found.uncertainty < 0.01 * found.alpha
+    (3.0, True)
     """
 
     alpha: float
@@ -76,6 +83,17 @@ def capacity(
     tolerance : float
         Wanted numerical error of the capacity, relative to it. If it cannot be reached, the
         uncertainty says so. With `reuse` the answer is always as accurate as it gets.
+
+    Returns
+    -------
+    Capacity
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Query, capacity
+    >>> found = capacity(Task(10, 1, 5.0), query=Query(alignment=0.9, sharpness=3.0))
+    >>> round(found.alpha, 1)
+    20.8
     """
     tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
     given = query

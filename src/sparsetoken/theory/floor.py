@@ -69,6 +69,13 @@ class Floor(Record):
         Samples per dimension, all of them.
     uncertainty : FloorUncertainty
     solution : Solution
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, floor
+    >>> found = floor(Task(10, 1, 4.0), alpha=4.0)
+    >>> found.reachable_error >= found.error, round(found.overlap, 2)
+    (True, 0.97)
     """
 
     overlap: float
@@ -98,6 +105,13 @@ class HardPhase(Record):
     uncertainty : dict
         Numerical error bars of the three.
     solution : Solution
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, hard_phase
+    >>> found = hard_phase(Task(100, 1, 5.0), tolerance=0.1)
+    >>> found.begins < found.ends
+    True
     """
 
     begins: float
@@ -123,6 +137,17 @@ def floor(task: Task, alpha: float, *, tolerance: float = 1e-3) -> Floor:
     tolerance : float
         Wanted numerical error of the overlaps. If it cannot be reached, the uncertainty and the
         status say so.
+
+    Returns
+    -------
+    Floor
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, floor
+    >>> found = floor(Task(10, 1, 4.0), alpha=4.0)
+    >>> round(found.error, 3), found.phase
+    (0.065, 'easy')
     """
     validation.instance("task", task, Task)
     alpha = validation.real("alpha", alpha, low=0, inclusive=False)
@@ -152,6 +177,17 @@ def floor_curve(
     values : iterable of float
         Its values, in the order in which results are returned.
     alpha : float, for another field than alpha
+
+    Returns
+    -------
+    Curve of Floor
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, floor_curve
+    >>> found = floor_curve(Task(10, 1, 4.0), values=[1.0, 4.0])
+    >>> [round(error, 2) for error in found.column("error")]
+    [0.08, 0.07]
     """
     validation.instance("task", task, Task)
     names = [item.name for item in fields(Task)]
@@ -180,6 +216,16 @@ def hard_phase(task: Task, *, tolerance: float = 1e-2) -> HardPhase | None:
     ----------
     tolerance : float
         Wanted relative error of the three values of α.
+
+    Returns
+    -------
+    HardPhase or None
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, hard_phase
+    >>> print(hard_phase(Task(4, 1, 3.0), tolerance=0.1))
+    None
     """
     validation.instance("task", task, Task)
     tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)

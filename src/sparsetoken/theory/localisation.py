@@ -46,6 +46,14 @@ class FreeResponse(Record):
         Fraction of the informative tokens that are called.
     hit_rate : float
         Fraction of the positive sequences with at least one informative token called.
+
+    Examples
+    --------
+    >>> from sparsetoken import Query, Task, localise
+    >>> found = localise(Task(10, 1, 5.0), query=Query(alignment=0.9, sharpness=3.0))
+    >>> point = found.free_response([0.1])[0]
+    >>> point
+    FreeResponse(threshold=2.307039259392826, false_alarms=0.1, token_recall=0.985844896103331, hit_rate=0.985844896103331)
     """
 
     threshold: float
@@ -69,6 +77,13 @@ class Localisation(Record):
     query : Query
     task : Task
         What the sequences are drawn from.
+
+    Examples
+    --------
+    >>> from sparsetoken import Query, Task, localise
+    >>> found = localise(Task(10, 1, 5.0), query=Query(alignment=0.9, sharpness=3.0))
+    >>> found.top(3) > found.hit_rate
+    True
     """
 
     attended_mass: float
@@ -128,6 +143,17 @@ def localise(
         Where to look: sequences of another task than that of training.
     at_sharpness : float, optional
         Another sharpness κ of the softmax; infinity picks the largest score.
+
+    Returns
+    -------
+    Localisation
+
+    Examples
+    --------
+    >>> from sparsetoken import Query, Task, localise
+    >>> found = localise(Task(10, 1, 5.0), query=Query(alignment=0.9, sharpness=3.0))
+    >>> round(found.hit_rate, 3), round(found.attended_mass, 3)
+    (0.994, 0.986)
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training, optional=True)

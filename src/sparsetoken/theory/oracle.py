@@ -68,6 +68,13 @@ class Oracle(Record):
     solution : Solution
         Its status says where the error is too rare for the points of the law; the bar is a bound
         then.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, oracle
+    >>> found = oracle(Task(100, 1, 5.0))
+    >>> round(found.error, 3), round(found.sharpness, 1)
+    (0.043, 1.9)
     """
 
     error: float
@@ -90,6 +97,13 @@ class RequiredStrength(Record):
     sharpness : float or None
         The κ it is reached with, for attention and element-wise attention.
     solution : Solution
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, required_strength
+    >>> found = required_strength(Task(100, 1, 1.0), error=0.05, classifier="pooled")
+    >>> round(found.strength, 1), found.uncertainty < 0.01
+    (32.9, True)
     """
 
     strength: float

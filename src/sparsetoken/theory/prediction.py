@@ -117,6 +117,13 @@ class Prediction(Ranked, Record):
         Sharpness and bias at test time, if they are not those of training.
     at : Task
         The task at test time.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, predict
+    >>> found = predict(Task(10, 1, 5.0), Training(4.0, 2.0, query_step=20.0))
+    >>> round(found.test_error, 3), round(found.auc, 3)
+    (0.038, 0.994)
     """
 
     test_error: float
@@ -210,6 +217,22 @@ def predict(
     tolerance : float
         Wanted numerical error of the test error. If it cannot be reached, the uncertainty and the
         status say so. A test error below it is given to about 5 % of its value.
+
+    Returns
+    -------
+    Prediction
+        Errors, order parameters and ranking quantities, each with its numerical error bar.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, predict
+    >>> task = Task(length=10, informative=1, strength=5.0)
+    >>> training = Training(alpha0=4.0, alpha1=2.0, query_step=20.0)
+    >>> found = predict(task, training)
+    >>> round(found.test_error, 3), found.uncertainty.test_error < 1e-4
+    (0.038, True)
+    >>> round(predict(task, training, classifier="pooled").test_error, 3)
+    0.319
     """
     usage = Usage(at, at_sharpness, recalibrate)
     return Predictor(classifier, query, usage, tolerance).predict(task, training)
@@ -244,6 +267,19 @@ def curve(
         Its values, in the order in which predictions are returned.
     task, training, classifier, query, at, at_sharpness, recalibrate, tolerance
         As in `predict`.
+
+    Returns
+    -------
+    Curve of Prediction
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, curve
+    >>> task = Task(length=10, informative=1, strength=5.0)
+    >>> training = Training(alpha0=4.0, alpha1=2.0, query_step=20.0)
+    >>> errors = curve(task, training, values=[1.0, 2.0, 4.0], classifier="pooled")
+    >>> [round(error, 2) for error in errors.column("test_error")]
+    [0.34, 0.32, 0.28]
     """
     path = Predictor(classifier, query, Usage(at, at_sharpness, recalibrate), tolerance)
     validation.instance("task", task, Task)

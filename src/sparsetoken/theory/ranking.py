@@ -107,6 +107,14 @@ class OperatingPoint(Record):
         Fraction of those called positive that are.
     uncertainty : dict
         Numerical error bars by name.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, predict
+    >>> found = predict(Task(10, 1, 5.0, positive_rate=0.1), Training(8.0, 2.0, query_step=20.0))
+    >>> point = found.at_recall(0.9)
+    >>> round(point.recall, 3), 0 < point.precision < 1
+    (0.9, True)
     """
 
     threshold: float
@@ -130,6 +138,14 @@ class CalibrationPoint(Record):
         Density of the score among all sequences.
     uncertainty : dict
         Numerical error bars by name.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, predict
+    >>> found = predict(Task(10, 1, 5.0), Training(4.0, 2.0, query_step=20.0, ridge=0.1))
+    >>> point = found.calibration([0.0])[0]
+    >>> round(point.stated_probability, 2), 0 < point.probability < 1
+    (0.5, True)
     """
 
     probability: float
@@ -150,6 +166,13 @@ class Ranking:
     shifted : tuple of ScoreLaw
         The first replicate of `law`, with one parameter of the readout after the other moved by
         its numerical error.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, Training, predict
+    >>> ranking = predict(Task(10, 1, 5.0), Training(4.0, 2.0, query_step=20.0)).ranking
+    >>> round(ranking.auc, 2), ranking.uncertainty["auc"] < 1e-3
+    (0.99, True)
     """
 
     law: ScoreLaw

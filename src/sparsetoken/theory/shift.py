@@ -30,6 +30,14 @@ class Shift(Record):
     floor : float or None
         The error of the Bayes oracle, which knows the signal; None where it is out of reach.
     floor_uncertainty : float or None
+
+    Examples
+    --------
+    >>> from sparsetoken import Query, Task, Training, shift
+    >>> known = Query(alignment=0.9, sharpness=3.0)
+    >>> longer = shift(Task(10, 1, 5.0), Training(4.0, 2.0), values=[100], query=known)[0]
+    >>> longer.ways["trained_best_bias"].test_error < longer.ways["trained"].test_error
+    True
     """
 
     ways: dict[str, Prediction]
@@ -79,6 +87,18 @@ def shift(
         maximum.
     tolerance : float
         Wanted numerical error of the errors.
+
+    Returns
+    -------
+    Curve of Shift
+
+    Examples
+    --------
+    >>> from sparsetoken import Query, Task, Training, shift
+    >>> known = Query(alignment=0.9, sharpness=3.0)
+    >>> found = shift(Task(10, 1, 5.0), Training(4.0, 2.0), values=[10, 100], query=known)
+    >>> [round(point.ways["trained"].test_error, 2) for point in found]
+    [0.04, 0.07]
     """
     validation.instance("task", task, Task)
     usages = {"trained": None, **{_named(value): value for value in sharpness}}
