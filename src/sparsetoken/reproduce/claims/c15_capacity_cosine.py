@@ -183,7 +183,7 @@ CLAIM = Claim(
             "ways": {name: WAYS[name] for name in ("much data", "little data")},
             "ratios": [0.6, 0.8, 1.0, 1.2, 1.4],
             "dimension": 100,
-            "trials": 20,
+            "trials": 60,
         },
         "tiny": {
             **COMMON,
@@ -192,7 +192,7 @@ CLAIM = Claim(
             "ways": {"much data": WAYS["much data"]},
             "ratios": [0.6, 0.8, 1.0, 1.2, 1.4],
             "dimension": 80,
-            "trials": 20,
+            "trials": 60,
         },
     },
     measurements=measurements,
