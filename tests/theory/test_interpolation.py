@@ -1,5 +1,7 @@
 """Tables of margin moments: accuracy, their error, and how their size is found."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,15 +12,31 @@ from sparsetoken.theory.interpolation import (
     scale_ranges,
     tabulated_moments,
 )
-from sparsetoken.theory.moments import margin_moments
+from sparsetoken.theory.moments import Margin
 
 RNG = np.random.default_rng(1)
 SCALE = np.exp(RNG.uniform(-3.5, 0, 4000))
 CENTRE = RNG.uniform(-3, 12, 4000) * SCALE**0.5
 
 
-def exact(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    return margin_moments(get_loss("logistic"), centre, 2.0 * scale, 9.0 * scale**2)
+EXACT = Margin(get_loss("logistic"), 2.0, 9.0, 0.0, order=8)
+
+
+class Counted:
+    """Moments of a function of (centre, scale), and how many values were computed."""
+
+    def __init__(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+        self.function = function
+        self.calls: list[int] = []
+
+    def moments(self, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        self.calls.append(len(centre))
+        return self.function(centre, scale)
+
+    def moments_on_grid(self, centre: np.ndarray, scale: np.ndarray, count: int) -> np.ndarray:
+        rows, columns = np.meshgrid(centre, scale, indexing="ij")
+        values = self.moments(rows.ravel(), columns.ravel())
+        return values[:, :count].reshape(*rows.shape, count)
 
 
 def test_every_point_is_in_one_range_of_scales() -> None:
@@ -44,8 +62,8 @@ def test_tabulated_moments_are_as_accurate_as_asked_and_know_their_error(
     tolerance: float, count: int
 ) -> None:
     ranges = scale_ranges(SCALE)
-    found, error, shapes = tabulated_moments(exact, CENTRE, SCALE, ranges, count, {}, tolerance)
-    expected = exact(CENTRE, SCALE)[:, :count]
+    found, error, shapes = tabulated_moments(EXACT, CENTRE, SCALE, ranges, count, {}, tolerance)
+    expected = EXACT.moments(CENTRE, SCALE)[:, :count]
     deviation = np.abs(found - expected).max(axis=0)
     assert np.all(deviation <= 3 * error[:count] + 1e-10)
     size = np.abs(expected).max(axis=0)
@@ -55,43 +73,42 @@ def test_tabulated_moments_are_as_accurate_as_asked_and_know_their_error(
 
 def test_the_size_found_is_enough_the_next_time_and_not_too_large() -> None:
     shapes: dict[int, Shape] = dict.fromkeys(range(6), (28, 22))
-    calls = []
-
-    def counted(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        calls.append(len(centre))
-        return exact(centre, scale)
-
+    counted = Counted(EXACT.moments)
+    tables = []
     for _ in range(3):
         before = dict(shapes)
         arguments = (CENTRE, SCALE, scale_ranges(SCALE), 4, shapes, 2e-7)
         _, _, following = tabulated_moments(counted, *arguments)
         assert shapes == before
         shapes = following
-    assert len(calls) == 3
-    assert calls[2] <= calls[1] < 0.5 * calls[0]
+        tables.append(counted.calls[:])
+        counted.calls.clear()
+    # A table for each range of scales, never built twice.
+    assert [len(calls) for calls in tables] == [len(scale_ranges(SCALE))] * 3
+    nodes = [sum(calls) for calls in tables]
+    assert nodes[2] <= nodes[1] < 0.5 * nodes[0]
 
 
 def test_what_no_fair_table_resolves_is_computed_point_by_point_from_then_on() -> None:
-    calls = []
-
-    def rough(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        calls.append(len(centre))
+    def function(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
         steps = np.where(np.sin(300 * centre) > 0, 1.0, 0.0)
         return np.stack([steps + scale] * 10, axis=1)
 
+    rough = Counted(function)
     arguments = (rough, CENTRE, SCALE, scale_ranges(SCALE), 4)
     found, error, shapes = tabulated_moments(*arguments, {}, 2e-7)
-    np.testing.assert_array_equal(found, rough(CENTRE, SCALE)[:, :4])
+    np.testing.assert_array_equal(found, function(CENTRE, SCALE)[:, :4])
     np.testing.assert_array_equal(error, 0)
-    calls.clear()
+    rough.calls.clear()
     tabulated_moments(*arguments, shapes, 2e-7)
-    assert sum(calls) == len(CENTRE)
+    assert sum(rough.calls) == len(CENTRE)
 
 
 def test_moments_that_are_not_numbers_do_not_change_the_size_of_a_table() -> None:
     arguments = (CENTRE, SCALE, scale_ranges(SCALE), 4)
-    _, _, shapes = tabulated_moments(exact, *arguments, {}, 2e-7)
-    found, _, after = tabulated_moments(lambda c, s: exact(c, s) * np.nan, *arguments, shapes, 2e-7)
+    _, _, shapes = tabulated_moments(EXACT, *arguments, {}, 2e-7)
+    nothing = Counted(lambda centre, scale: EXACT.moments(centre, scale) * np.nan)
+    found, _, after = tabulated_moments(nothing, *arguments, shapes, 2e-7)
     assert np.all(np.isnan(found))
     assert after == shapes
 
@@ -99,15 +116,15 @@ def test_moments_that_are_not_numbers_do_not_change_the_size_of_a_table() -> Non
 def test_a_few_points_are_computed_exactly() -> None:
     few = slice(FEW_POINTS)
     found, error, _ = tabulated_moments(
-        exact, CENTRE[few], SCALE[few], scale_ranges(SCALE[few]), 10, {}, 1e-2
+        EXACT, CENTRE[few], SCALE[few], scale_ranges(SCALE[few]), 10, {}, 1e-2
     )
-    np.testing.assert_allclose(found, exact(CENTRE[few], SCALE[few]), rtol=1e-13)
+    np.testing.assert_allclose(found, EXACT.moments(CENTRE[few], SCALE[few]), rtol=1e-13)
     np.testing.assert_array_equal(error, 0)
 
 
 def test_one_scale_for_all_points_takes_hardly_any_columns() -> None:
     scale = np.full(1000, 0.3)
-    arguments = (exact, CENTRE[:1000], scale, scale_ranges(scale), 4, {}, 2e-7)
+    arguments = (EXACT, CENTRE[:1000], scale, scale_ranges(scale), 4, {}, 2e-7)
     found, _, shapes = tabulated_moments(*arguments)
-    np.testing.assert_allclose(found, exact(CENTRE[:1000], scale)[:, :4], atol=1e-6)
+    np.testing.assert_allclose(found, EXACT.moments(CENTRE[:1000], scale)[:, :4], atol=1e-6)
     assert [columns for _, columns in shapes.values()] == [3]

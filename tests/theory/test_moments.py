@@ -6,7 +6,7 @@ from scipy import integrate
 from scipy.stats import norm
 
 from sparsetoken import get_loss, loss_names
-from sparsetoken.theory.moments import MOMENTS, margin_moments
+from sparsetoken.theory.moments import GRADIENT_MOMENTS, MOMENTS, margin_moments, moments_on_grid
 
 CASES = [(0.3, 1.0, 0.5), (-4.0, 2.0, 3.0), (6.0, 0.2, 40.0), (0.9, 3.0, 1e-3), (2.0, 0.05, 5.0)]
 
@@ -107,3 +107,33 @@ def test_the_usual_order_of_quadrature_is_enough(noise: float, step: float) -> N
     )
     deviation = np.abs(usual - fine).max(axis=0) / np.abs(fine).max(axis=0)
     assert np.all(deviation[:4] < 1e-5)
+
+
+@pytest.mark.parametrize("name", ["logistic", "hinge"])
+@pytest.mark.parametrize(
+    ("noise", "step", "span"),
+    [(0.4, 1.0, (-2, 5)), (3.0, 60.0, (-12, 12)), (40.0, 1e5, (-300, 400)), (0.02, 1.0, (-2, 5))],
+)
+def test_moments_on_a_grid_are_those_of_its_points(
+    name: str, noise: float, step: float, span: tuple[float, float]
+) -> None:
+    centre, scale = np.linspace(*span, 15), np.array([0.5, 0.7, 1.0])
+    noises, steps = noise * scale, step * scale**2
+    columns = np.broadcast_arrays(centre[:, None], noises, steps)
+    loss = get_loss(name)
+    expected = margin_moments(loss, *(column.ravel() for column in columns), order=16)
+    expected = expected.reshape(15, 3, -1)
+    size = np.abs(expected).max(axis=(0, 1))
+    found = moments_on_grid(loss, centre, noises, steps)
+    assert np.all(np.abs(found - expected).max(axis=(0, 1)) <= 1e-6 * size)
+    few = moments_on_grid(loss, centre, noises, steps, count=GRADIENT_MOMENTS)
+    np.testing.assert_allclose(few, found[:, :, :GRADIENT_MOMENTS], rtol=1e-9, atol=1e-12)
+
+
+def test_moments_on_a_grid_where_nothing_is_a_number_are_none() -> None:
+    with np.errstate(all="ignore"):
+        found = moments_on_grid(
+            get_loss("logistic"), np.array([0.0, np.nan]), np.ones(2), np.array([1.0, np.inf])
+        )
+    assert found.shape == (2, 2, len(MOMENTS))
+    assert np.all(np.isnan(found[1, :, 1]))

@@ -6,21 +6,19 @@ one for each range of scales, because points of a small scale lie close together
 resolution, and points of a large scale the other way round.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
 from sparsetoken.arrays import Array
-from sparsetoken.theory.moments import MOMENTS
+from sparsetoken.theory.moments import GRADIENT_MOMENTS
 
 __all__ = [
     "FEW_POINTS",
-    "GRADIENT_MOMENTS",
-    "SMALL_LAW",
     "MomentTable",
     "ScaleRange",
     "Shape",
@@ -29,7 +27,17 @@ __all__ = [
 ]
 
 Span = tuple[float, float]
-ExactMoments = Callable[[Array, Array], Array]
+
+
+class ExactMoments(Protocol):
+    """What a table needs: `moments.Margin`, or anything like it."""
+
+    def moments(self, centre: Array, scale: Array) -> Array:
+        """Return all moments at centres and scales (n,): (n, 10)."""
+
+    def moments_on_grid(self, centre: Array, scale: Array, count: int) -> Array:
+        """Return the first moments for all centres and all scales: (centres, scales, count)."""
+
 
 # Rows and columns of a table. The first one resolves a smooth margin to some 1e-4, which tells how
 # many more are needed; with the most, its transform takes as long as the values themselves.
@@ -37,13 +45,12 @@ Shape = tuple[int, int]
 _FIRST_SHAPE = (20, 8)
 _MOST_NODES = 12_000
 
-# Fewer points of a range are not worth a table: its first shape alone has more nodes. A law with
-# fewer points is not worth several.
-FEW_POINTS = 128
-SMALL_LAW = 512
+# Fewer points of a range are not worth a table. One takes as long as a quarter as many points as it
+# has nodes, since the nodes of a scale share the values of the loss.
+FEW_POINTS = 64
+_NODES_OF_A_POINT = 4
 
 # Moments after the first four enter the Hessian alone, where they steer Newton's method.
-GRADIENT_MOMENTS = 4
 _HESSIAN_TOLERANCE = 1e-3
 
 # Width of a range of scales, in log S: noise then differs by a factor of 2.2 at most, so that one
@@ -94,7 +101,7 @@ class MomentTable:
 
     Attributes
     ----------
-    coefficients : array of shape (centre degrees, scale degrees, 10)
+    coefficients : array of shape (centre degrees, scale degrees, count)
     centre_span : (low, high)
     """
 
@@ -102,37 +109,17 @@ class MomentTable:
     centre_span: Span
 
     @classmethod
-    def build(
-        cls,
-        moments: ExactMoments,
-        spans: Sequence[tuple[Span, Span]],
-        shapes: Sequence[Shape],
-    ) -> list[Self]:
-        """Tabulate moments(centre, scale), which gives (n, 10), over several ranges at once.
-
-        Parameters
-        ----------
-        spans : ranges of the centre and of log S, for each table
-        shapes : numbers of nodes in the centre and in log S, for each table
-        """
-        grids = [
-            np.meshgrid(*map(_nodes_in, shape, span), indexing="ij")
-            for shape, span in zip(shapes, spans, strict=True)
-        ]
-        centre, logs = (np.concatenate([grid[i].ravel() for grid in grids]) for i in (0, 1))
-        values = moments(centre, np.exp(logs))
-        ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
-        tables = []
-        for part, (rows, columns), (centre_span, _) in zip(
-            np.split(values, ends), shapes, spans, strict=True
-        ):
-            by_centre = (_transform(rows) @ part.reshape(rows, -1)).reshape(rows, columns, -1)
-            tables.append(cls(_transform(columns) @ by_centre, centre_span))
-        return tables
+    def build(cls, exact: ExactMoments, spans: tuple[Span, Span], shape: Shape, count: int) -> Self:
+        """Tabulate the first moments over ranges of the centre and of log S."""
+        centre, logs = map(_nodes_in, shape, spans)
+        values = exact.moments_on_grid(centre, np.exp(logs), count)
+        rows, columns = shape
+        by_centre = (_transform(rows) @ values.reshape(rows, -1)).reshape(rows, columns, -1)
+        return cls(_transform(columns) @ by_centre, spans[0])
 
     @property
     def size(self) -> Array:
-        """A bound on each moment, (10,)."""
+        """A bound on each moment, (count,)."""
         return np.asarray(np.abs(self.coefficients).sum(axis=(0, 1)))
 
     @property
@@ -142,7 +129,7 @@ class MomentTable:
 
     @property
     def error(self) -> Array:
-        """Estimated largest interpolation error of each moment, from the last coefficients, (10,)."""
+        """Estimated largest interpolation error of each moment, from the last coefficients, (count,)."""
         return np.asarray(sum(self._errors))
 
     @property
@@ -156,7 +143,7 @@ class MomentTable:
 
         Parameters
         ----------
-        allowed : array of shape (10,)
+        allowed : array of shape (count,)
             Largest error of each moment. The next shape is larger if it is exceeded, and else as
             small as it can be.
         """
@@ -173,10 +160,10 @@ class MomentTable:
         needed = (_last_above(size.sum(axis=1), less), _last_above(size.sum(axis=0), less))
         return (min(rows, needed[0] + 3), min(columns, needed[1] + 3)), True
 
-    def __call__(self, centre: Array, scale: ScaleRange, count: int) -> Array:
-        """Return the first `count` moments, (n, count), at centres (n,) in this range of scales."""
-        rows, columns, _ = self.coefficients.shape
-        flat = np.ascontiguousarray(self.coefficients[:, :, :count]).reshape(rows, -1)
+    def __call__(self, centre: Array, scale: ScaleRange) -> Array:
+        """Return the moments, (n, count), at centres (n,) in this range of scales."""
+        rows, columns, count = self.coefficients.shape
+        flat = self.coefficients.reshape(rows, -1)
         unit = _from_range(centre, self.centre_span)
         result = np.empty((len(centre), count))
         for first in range(0, len(centre), _CHUNK):
@@ -199,12 +186,11 @@ def tabulated_moments(
 
     Parameters
     ----------
-    exact : callable
-        Gives all moments at centres and scales, (n, 10).
+    exact : ExactMoments
     centre, scale : arrays of shape (n,)
     ranges : the points by scale
     count : int
-        How many moments are wanted.
+        How many moments are wanted: 4, or 10 for all.
     shapes : mapping
         Shapes of tables to begin with, by the number of the range.
     tolerance : float
@@ -213,10 +199,10 @@ def tabulated_moments(
     Returns
     -------
     moments : array of shape (n, count)
-    error : array of shape (10,)
+    error : array of shape (count,)
     shapes : the shapes to begin with next time
     """
-    relative = np.full(len(MOMENTS), _HESSIAN_TOLERANCE)
+    relative = np.full(count, _HESSIAN_TOLERANCE)
     relative[:GRADIENT_MOMENTS] = tolerance
     tables, shapes = _resolved_tables(exact, centre, ranges, shapes, relative)
     moments = np.empty((len(centre), count))
@@ -224,12 +210,12 @@ def tabulated_moments(
     for part in ranges:
         if part.number in tables:
             table = tables[part.number]
-            moments[part.points] = table(centre[part.points], part, count)
+            moments[part.points] = table(centre[part.points], part)
     if others:
         rest = np.concatenate(others)
         for points in np.array_split(rest, 1 + len(rest) // _CHUNK):
-            moments[points] = exact(centre[points], scale[points])[:, :count]
-    error = np.max([np.zeros(len(MOMENTS)), *(table.error for table in tables.values())], axis=0)
+            moments[points] = exact.moments(centre[points], scale[points])[:, :count]
+    error = np.max([np.zeros(count), *(table.error for table in tables.values())], axis=0)
     return moments, error, shapes
 
 
@@ -242,17 +228,22 @@ def _resolved_tables(
 ) -> tuple[dict[int, MomentTable], dict[int, Shape]]:
     """Return tables by the number of their range, where they are worth it, and the shapes needed.
 
-    A table may leave `relative` (10,) of the largest value of each moment. All that are too coarse
-    are built again together, larger, until they are resolved or not worth their nodes.
+    A table may leave `relative` (count,) of the largest value of each moment. All that are too coarse
+    are built again, larger, until they are resolved or not worth their nodes.
     """
     found: dict[int, MomentTable] = {}
-    shapes, size = dict(shapes), np.zeros(len(MOMENTS))
+    shapes, size = dict(shapes), np.zeros(len(relative))
     waiting = [part for part in ranges if len(part.points) > FEW_POINTS]
     while waiting := [part for part in waiting if _worth(part, shapes)]:
-        spans = [(_span(centre[part.points]), part.span) for part in waiting]
-        tables = MomentTable.build(
-            exact, spans, [shapes.get(part.number, _FIRST_SHAPE) for part in waiting]
-        )
+        tables = [
+            MomentTable.build(
+                exact,
+                (_span(centre[part.points]), part.span),
+                shapes.get(part.number, _FIRST_SHAPE),
+                len(relative),
+            )
+            for part in waiting
+        ]
         size = np.max([size, *(table.size for table in tables if table.finite)], axis=0)
         unresolved = []
         for part, table in zip(waiting, tables, strict=True):
@@ -270,7 +261,7 @@ def _resolved_tables(
 def _worth(part: ScaleRange, shapes: Mapping[int, Shape]) -> bool:
     """Tell whether a table has fewer nodes than its points are worth."""
     rows, columns = shapes.get(part.number, _FIRST_SHAPE)
-    return rows * columns <= min(2 * len(part.points), _MOST_NODES)
+    return rows * columns <= min(_NODES_OF_A_POINT * len(part.points), _MOST_NODES)
 
 
 @lru_cache(maxsize=256)

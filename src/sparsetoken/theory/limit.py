@@ -41,8 +41,13 @@ _ROUGH_ORDER = 4
 _ROUGH_SOLUTION = 1e-3
 _SOLUTION = 1e-5
 
-# How often the gradient is evaluated on the fine law, at most.
+# How often the gradient is evaluated on the fine law, at most: from the solution of a coarse one, and
+# where a path seems to go, which is given up sooner.
 _CORRECTIONS = 8
+_FOLLOWING = 3
+
+# For a fine law with no more points its own Hessian takes no longer than that of a coarse one.
+_SMALL_LAW = 4096
 
 # Finite data have a surplus of one label of the order of 1/√n. It moves the bias by its own size in
 # margins where the loss has less curvature than that, in units of its slope; this is for n of 10^5.
@@ -70,6 +75,11 @@ class State:
         default_factory=lambda: ({}, {})
     )
     offset: Array | None = None
+
+    @property
+    def solution(self) -> Array:
+        """The variables of the fine law's solution."""
+        return self.point if self.offset is None else self.point + self.offset
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,7 @@ def limit_readout(
     ridge: float,
     start: State | None = None,
     tolerance: float = 1e-5,
+    guess: Array | None = None,
 ) -> LimitReadout:
     """Return the readout trained on alpha samples per token dimension.
 
@@ -135,6 +146,8 @@ def limit_readout(
     start : a `LimitReadout.state` to begin from
     tolerance : float
         Wanted accuracy; decides how precise quadrature and tables are.
+    guess : array of shape (v,), optional
+        Where a path of solutions for the fine law seems to go; used if `start` is of that kind.
     """
     coarse, fine = laws
     ratio = alpha / fine.dimension_ratio
@@ -151,31 +164,46 @@ def limit_readout(
             if ratio * least_excess(coarse).evaluation.hinged.value < 1:
                 near = widest_margin(coarse, ratio, near).point
             return _maximum_margin(fine, loss, ratio, near, note)
+    near = _matching(start, "saddle")
     shapes = ({}, {}) if start is None else start.shapes
     exact = coarse is fine
-    potential = (
-        Potential(fine, loss, alpha)
-        if exact
-        else Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER)
-    )
-    saddle = solve_saddle(
-        potential, ridge, _matching(start, "saddle"), _SOLUTION if exact else _ROUGH_SOLUTION
-    )
+    finer = Potential(fine, loss, alpha, shapes[1], *_precision(tolerance))
+    rougher = Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER)
+    rougher = finer if exact else rougher
+    offset = start.offset if start is not None and near is not None else None
+    if guess is not None and near is not None:
+        if offset is None or np.all(np.abs(offset[-3:]) < 0.5 * guess[-3:]):
+            near = guess if offset is None else guess - offset
+        followed = _followed(finer, ridge, guess) if len(fine.scale) <= _SMALL_LAW else None
+        if followed is not None:
+            saddle, carried = followed
+            state = State("saddle", carried.point, (rougher.shapes, finer.shapes))
+            return _trained(finer, saddle, carried, note, state)
+    saddle = solve_saddle(rougher, ridge, near, _SOLUTION if exact else _ROUGH_SOLUTION)
     if saddle.smoothing and saddle.result.converged:
         detail = f"the kinks of the loss are smoothed over a width {saddle.smoothing:.1g}"
         note = (Status.NOT_UNIQUE, detail)
-    finer = potential if exact else Potential(fine, loss, alpha, shapes[1], *_precision(tolerance))
     if saddle.result.evaluation.bend < _STRAIGHT:
-        return _any_bias(potential, finer, ridge, saddle)
-    offset = start.offset if start is not None and start.kind == "saddle" else None
+        return _any_bias(rougher, finer, ridge, saddle)
     carried = _carried_over(finer, ridge, saddle, offset)
     if not (carried.trusted or exact):
         carried = _solved_anew(finer, ridge, saddle)
     offset = carried.point - saddle.result.point
     if saddle.smoothing:
-        carried = replace(carried, error=carried.error + _smoothing_error(potential, ridge, saddle))
-    state = State("saddle", saddle.result.point, (potential.shapes, finer.shapes), offset)
+        carried = replace(carried, error=carried.error + _smoothing_error(rougher, ridge, saddle))
+    state = State("saddle", saddle.result.point, (rougher.shapes, finer.shapes), offset)
     return _trained(finer, saddle, carried, note, state)
+
+
+@np.errstate(all="ignore")
+def _followed(potential: Potential, ridge: float, guess: Array) -> tuple[Saddle, "_Carried"] | None:
+    """Return the solution by corrections of a guess, with the Hessian there; None if it is too far."""
+    found = potential.second_order(guess, ridge)
+    if not (np.all(np.isfinite(found.hessian)) and found.bend >= _STRAIGHT):
+        return None
+    saddle = Saddle(NewtonResult(guess, found, 0.0, converged=True, steps=1), 0.0)
+    carried = _carried_over(potential, ridge, saddle, most=_FOLLOWING)
+    return (saddle, carried) if carried.trusted else None
 
 
 def _precision(tolerance: float) -> tuple[float, int]:
@@ -329,11 +357,12 @@ def _carried_over(
     saddle: Saddle,
     offset: Array | None = None,
     frozen: int | None = None,
+    most: int = _CORRECTIONS,
 ) -> _Carried:
     """Repeat x ← x - H⁻¹ ∇Ψ with the Hessian of the coarse law and the gradient of the fine one.
 
     The `offset` between the two solutions at a problem nearby is a first guess of that here. A
-    variable that is `frozen` stays as it is.
+    variable that is `frozen` stays as it is. There are `most` corrections.
     """
     rough = saddle.result
     index = np.flatnonzero(np.arange(len(rough.point)) != (-1 if frozen is None else frozen))
@@ -342,7 +371,7 @@ def _carried_over(
     point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
     if offset is not None and np.all(np.abs(offset[-3:]) <= 0.3 * point[-3:]):
         point = point + offset
-    for _ in range(_CORRECTIONS):
+    for _ in range(most):
         found = potential.first_order(point, ridge, saddle.smoothing)
         correction = -inverse @ found.gradient
         shifts = -(found.replicate_gradients - found.gradient) @ inverse.T

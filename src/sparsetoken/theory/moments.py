@@ -10,6 +10,7 @@ envelope M(c, σ, t) = E[ℓ(r) + t p²/2] and its first and second derivatives:
 """
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
@@ -24,10 +25,45 @@ from sparsetoken.numerics.quadrature import (
     panels,
 )
 
-__all__ = ["MOMENTS", "margin_moments"]
+__all__ = ["GRADIENT_MOMENTS", "MOMENTS", "Margin", "margin_moments", "moments_on_grid"]
 
 # Names of the last axis of `margin_moments`. The first four give the gradient of the potential.
 MOMENTS = ("loss", "p", "pG", "pp", "D", "DG", "DGG", "pD", "pDG", "ppD")
+GRADIENT_MOMENTS = 4
+
+# Ends of a grid's panels, in units of the noise: how far beyond its centres, and between them.
+_BEYOND = NORMAL_EDGES[NORMAL_EDGES > 0]
+_BETWEEN = 1.75
+# From this range of centres on, in units of the noise, they had better not share their nodes.
+_WIDEST = 150.0
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The margins of one readout, at points of a law: noise σ = Sρ and step t = S²χ + ε.
+
+    Attributes
+    ----------
+    noise, step, smoothing : ρ, χ and ε
+    order : nodes of a panel of the quadrature
+    """
+
+    loss: Loss
+    noise: float
+    step: float
+    smoothing: float
+    order: int
+
+    def moments(self, centre: Array, scale: Array) -> Array:
+        """Return all moments at centres and scales (n,): (n, 10)."""
+        return margin_moments(self.loss, centre, *self._at(scale), self.order)
+
+    def moments_on_grid(self, centre: Array, scale: Array, count: int) -> Array:
+        """Return the first moments for all centres and all scales: (centres, scales, count)."""
+        return moments_on_grid(self.loss, centre, *self._at(scale), self.order, count)
+
+    def _at(self, scale: Array) -> tuple[Array, Array]:
+        return self.noise * scale, self.step * scale**2 + self.smoothing
 
 
 def margin_moments(loss: Loss, centre: Array, noise: Array, step: Array, order: int = 8) -> Array:
@@ -67,6 +103,73 @@ def margin_moments(loss: Loss, centre: Array, noise: Array, step: Array, order: 
     )
 
 
+def moments_on_grid(
+    loss: Loss, centre: Array, noise: Array, step: Array, order: int = 8, count: int = len(MOMENTS)
+) -> Array:
+    """Return the first moments on a grid of centres and of pairs (noise, step).
+
+    For a smooth loss all centres of a column share the nodes of r, and so the values of the loss:
+    only the normal density is theirs. That pays unless the noise is far below their range.
+
+    Parameters
+    ----------
+    centre : array of shape (rows,)
+    noise, step : arrays of shape (columns,)
+    count : int
+        4, or 10 for all.
+
+    Returns
+    -------
+    array of shape (rows, columns, count)
+    """
+    noise, step = noise[:, None], step[:, None]
+    if not (loss.smooth and np.ptp(centre) <= _WIDEST * noise.min()):
+        each = [column.ravel() for column in np.broadcast_arrays(centre, noise, step)]
+        found = margin_moments(loss, each[0], each[1], each[2], order)
+        return np.swapaxes(found.reshape(len(noise), len(centre), -1)[:, :, :count], 0, 1)
+    ends = loss.rough_prox(_grid_edges(centre, noise), step)
+    r, weights, value, p, curvature = _panels_of_loss(loss, ends, order)
+    growth = 1 + step * curvature
+    omega, units = (r + step * p) / noise, centre / noise
+    d = curvature / growth
+    functions = [value, p, p**2, d]
+    if count > GRADIENT_MOMENTS:
+        # Powers of ω around the middle of the centres, for the sake of digits.
+        middle = 0.5 * (units.min(axis=1, keepdims=True) + units.max(axis=1, keepdims=True))
+        around, units = omega - middle, units - middle
+        functions += [d * p, d * p**2, d * around, d * p * around, d * around**2]
+        omega = around
+    density = normal_density(omega[:, None, :] - units[:, :, None])
+    sums = density @ (np.stack(functions, axis=2) * (weights * growth / noise)[:, :, None])
+    mean, slope, square, stiffness, *others = sums.T
+    units, noise = units.T, noise.T
+    # Stein's lemma: E pG = σ E dp/dω = σ E D.
+    moments = [mean, slope, noise * stiffness, square]
+    if count > GRADIENT_MOMENTS:
+        pd, ppd, d1, pd1, d2 = others
+        dgg = d2 - 2 * units * d1 + units**2 * stiffness
+        moments += [stiffness, d1 - units * stiffness, dgg, pd, pd1 - units * pd, ppd]
+    return np.stack(moments, axis=2)
+
+
+def _grid_edges(centre: Array, noise: Array) -> Array:
+    """Return ends of panels for ω, (columns, k), that suit all centres."""
+    low, high = float(centre.min()), float(centre.max())
+    count = 1 + int(np.ceil((high - low) / (_BETWEEN * noise.min())))
+    between = np.broadcast_to(np.linspace(low, high, count), (len(noise), count))
+    outer = (low - noise * _BEYOND[::-1], between, high + noise * _BEYOND)
+    return np.concatenate(outer, axis=1)
+
+
+def _panels_of_loss(
+    loss: Loss, ends: Array, order: int
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return nodes of r between ends and breakpoints, weights, ℓ, ℓ' and ℓ''."""
+    breakpoints = np.clip(np.array(loss.breakpoints), ends[:, :1], ends[:, -1:])
+    r, weights = panels(np.sort(np.concatenate([ends, breakpoints], axis=1), axis=1), order)
+    return r, weights, *loss.derivatives(r)
+
+
 Nodes = tuple[Array, Array, Array, Array, Array]
 
 
@@ -78,10 +181,7 @@ def _over_proximal_point(loss: Loss, centre: Array, noise: Array, step: Array, o
     """
     # Wherever the cuts are the integral is the same: they need not be the exact proximal points.
     ends = loss.rough_prox(centre[:, None] + noise[:, None] * NORMAL_EDGES, step[:, None])
-    breakpoints = np.clip(np.array(loss.breakpoints), ends[:, :1], ends[:, -1:])
-    cuts = np.sort(np.concatenate([ends, breakpoints], axis=1), axis=1)
-    r, weights = panels(cuts, order)
-    value, p, curvature = loss.derivatives(r)
+    r, weights, value, p, curvature = _panels_of_loss(loss, ends, order)
     growth = 1 + step[:, None] * curvature
     nodes = (r + step[:, None] * p - centre[:, None]) / noise[:, None]
     weights = weights * normal_density(nodes) * growth / noise[:, None]

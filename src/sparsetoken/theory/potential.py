@@ -18,14 +18,9 @@ from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
-from sparsetoken.theory.interpolation import (
-    GRADIENT_MOMENTS,
-    SMALL_LAW,
-    Shape,
-    tabulated_moments,
-)
+from sparsetoken.theory.interpolation import Shape, tabulated_moments
 from sparsetoken.theory.laws import FeatureLaw
-from sparsetoken.theory.moments import MOMENTS, margin_moments
+from sparsetoken.theory.moments import GRADIENT_MOMENTS, MOMENTS, Margin
 
 __all__ = ["FirstOrder", "Potential", "SecondOrder"]
 
@@ -114,7 +109,7 @@ class Potential:
         step χS² into χS² + ε: a way to approach losses with kinks.
         """
         moments, errors = self._moments(x, smoothing, GRADIENT_MOMENTS)
-        errors = errors + self._quadrature_error(x, smoothing)
+        errors = errors[:GRADIENT_MOMENTS] + self._quadrature_error(x, smoothing)
         return FirstOrder(*self._gradients(moments, errors, self._chain(x, ridge)))
 
     def second_order(self, x: Array, ridge: float, smoothing: float = 0.0) -> SecondOrder:
@@ -194,13 +189,9 @@ class Potential:
         hessian[-1, -1] = square**2 @ ppd
         return gradient, hessian
 
-    def _exact(
-        self, x: Array, smoothing: float, centre: Array, scale: Array, order: int | None = None
-    ) -> Array:
-        """Return all margin moments at points of the law."""
-        noise = np.sqrt(x[REST] ** 2 + x[:REST] ** 2 @ self.law.own_noise)
-        steps = x[WIDTH] / x[DUAL] * scale**2 + smoothing
-        return margin_moments(self.loss, centre, noise * scale, steps, order or self._order)
+    def _margin(self, x: Array, smoothing: float, finer: int = 1) -> Margin:
+        noise = float(np.sqrt(x[REST] ** 2 + x[:REST] ** 2 @ self.law.own_noise))
+        return Margin(self.loss, noise, x[WIDTH] / x[DUAL], smoothing, finer * self._order)
 
     def _moments(self, x: Array, smoothing: float, count: int) -> tuple[Array, Array]:
         """Return the first margin moments at all points of the law, and their error from tables.
@@ -210,12 +201,12 @@ class Potential:
         kept, key = self._kept, (x.tobytes(), smoothing)
         if kept.key != key or kept.moments.shape[1] < count:
             centre, scale = self.law.signed @ x[:REST], self.law.scale
-            if self.loss.piecewise_quadratic or len(scale) <= SMALL_LAW:
-                kept.moments = self._exact(x, smoothing, centre, scale)
-                kept.errors = np.zeros(len(MOMENTS))
+            margin = self._margin(x, smoothing)
+            if self.loss.piecewise_quadratic:
+                kept.moments, kept.errors = margin.moments(centre, scale), np.zeros(len(MOMENTS))
             else:
                 kept.moments, kept.errors, kept.shapes = tabulated_moments(
-                    lambda c, s: self._exact(x, smoothing, c, s),
+                    margin,
                     centre,
                     scale,
                     self.law.scale_ranges,
@@ -229,13 +220,13 @@ class Potential:
     def _quadrature_error(self, x: Array, smoothing: float) -> Array:
         """Return the error of the exact moments: what a finer rule changes at some points."""
         if self.loss.piecewise_quadratic:
-            return np.zeros(len(MOMENTS))
+            return np.zeros(GRADIENT_MOMENTS)
         some = slice(None, None, max(1, len(self.law.scale) // 32))
         centre, scale = self.law.signed[some] @ x[:REST], self.law.scale[some]
         finer, usual = (
-            self._exact(x, smoothing, centre, scale, factor * self._order) for factor in (2, 1)
+            self._margin(x, smoothing, factor).moments(centre, scale) for factor in (2, 1)
         )
-        return np.asarray(np.abs(finer - usual).max(axis=0))
+        return np.asarray(np.abs(finer - usual).max(axis=0)[:GRADIENT_MOMENTS])
 
 
 def _bend(curvature: float, slope: float) -> float:

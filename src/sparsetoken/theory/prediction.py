@@ -19,6 +19,7 @@ from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.localisation import Localisation, localise
+from sparsetoken.theory.path import Trail
 from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.usage import BIAS, Tested, Usage, best_sharpness, recalibrated
@@ -287,6 +288,7 @@ def curve(
     points, predictions = [], []
     for value in values:  # one by one: they may come as the caller makes them
         points.append(value)
+        path.position = float(value)
         if over.startswith(_AT):
             path.usage = path.usage.varied(over.removeprefix(_AT), value, task)
             predictions.append(path.predict(task, training))
@@ -333,7 +335,8 @@ def chosen_query(
 class Predictor:
     """Predictions one after another, each starting from the last.
 
-    `usage` may change between two predictions: what was trained last is kept.
+    `usage` may change between two predictions: what was trained last is kept. `position` says where
+    on a path the next problem lies, so that solutions can be followed along it.
     """
 
     def __init__(
@@ -344,7 +347,9 @@ class Predictor:
         self.query = query
         self.usage = usage
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
+        self.position: float | None = None
         self._state: State | None = None
+        self._trails: dict[int, Trail] = {}
         self._trained: dict[int, LimitReadout] = {}
         self._trained_for: Any = None
         self._best: tuple[Any, float] | None = None
@@ -441,10 +446,12 @@ class Predictor:
             return self._trained[size]
         trained = training_law(task, training, self.classifier, self.query)
         law, loss = trained(size, 0), get_loss(training.loss)
+        trail = self._trails.setdefault(size, Trail())
+        guess = trail.ahead(self.position)
 
         def solved(coarse: FeatureLaw) -> LimitReadout:
             settings = (loss, training.alpha1, training.ridge, self._state, self._accuracy)
-            return limit_readout((coarse, law), *settings)
+            return limit_readout((coarse, law), *settings, guess)
 
         readout = solved(law if law.replicates == 1 else law.compressed)
         if not readout.solution.converged and law.replicates > 1:
@@ -452,6 +459,7 @@ class Predictor:
             readout = solved(trained(min(max(size - COARSER, LEAST_SIZE), LAST_COARSE), 2))
         if readout.solution.converged:
             self._state = readout.state
+            trail.add(self.position, readout.state)
         self._trained[size] = readout
         return readout
 

@@ -1,0 +1,53 @@
+"""Where solutions go along a path of problems."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sparsetoken.arrays import Array
+from sparsetoken.theory.limit import State
+
+__all__ = ["Trail"]
+
+# Solutions that a parabola goes through, and how far ahead of them it is believed, in units of the
+# last step.
+_KEPT = 3
+_REACH = 1.5
+
+
+@dataclass
+class Trail:
+    """The last solutions of a path, by position; each (μ, b, a, ν, τ, β), the last three positive."""
+
+    _positions: list[float] = field(default_factory=list)
+    _points: list[Array] = field(default_factory=list)
+
+    def add(self, position: float | None, state: State) -> None:
+        """Append a solution; other equations, or an unknown position, begin a new path."""
+        if position is None or state.kind != "saddle":
+            self._positions, self._points = [], []
+            return
+        point = state.solution.copy()
+        point[-3:] = np.log(point[-3:])
+        if position in self._positions or (self._points and len(point) != len(self._points[0])):
+            self._positions, self._points = [], []
+        self._positions = [*self._positions, position][-_KEPT:]
+        self._points = [*self._points, point][-_KEPT:]
+
+    def ahead(self, position: float | None) -> Array | None:
+        """Return where the next solution may be, if it is near: on a line or parabola of the last."""
+        if position is None or len(self._positions) < 2:
+            return None
+        places = np.array([*self._positions, position])
+        if np.all(places > 0):
+            places = np.log(places)
+        *known, wanted = places
+        steps = np.diff(places)
+        if np.ptp(np.sign(steps)) > 0 or abs(steps[-1]) > _REACH * abs(steps[-2]):
+            return None
+        point = np.zeros_like(self._points[0])
+        for index, here in enumerate(known):
+            others = np.array(known[:index] + known[index + 1 :])
+            point += np.prod((wanted - others) / (here - others)) * self._points[index]
+        point[-3:] = np.exp(np.minimum(point[-3:], 700.0))
+        return point
