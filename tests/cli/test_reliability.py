@@ -204,6 +204,8 @@ def test_closed_streams_and_an_unknown_backend_do_no_harm(tmp_path: Path) -> Non
         ["oracle", "--positive-rate", "1e-9", "--classifier", "elementwise", "--error", "1e-300"],
         ["simulate", "--workers", "20000"],
         ["simulate", "--workers", "100000000"],
+        ["plan", "--dimension", "64", "--workers", "20000"],
+        ["map", "--workers", "100000000"],
         ["simulate", "--dimension", "1000000000000"],
         ["simulate", "--trials", "100000000000000000000"],
         ["simulate", "--seed", "-1"],

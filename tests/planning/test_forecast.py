@@ -205,6 +205,11 @@ def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> N
         quick(arguments.pop("model"), arguments.pop("X"), arguments.pop("y"), **arguments)
 
 
+def test_more_processes_than_a_machine_can_have_are_refused() -> None:
+    with pytest.raises(ParameterError, match="workers = 20000"):
+        forecast(GaussianNB(), X, Y, workers=20000)
+
+
 def test_continuous_labels_are_refused() -> None:
     with pytest.raises(ValueError, match="continuous"):
         quick(GaussianNB(), X, X[:, 0])

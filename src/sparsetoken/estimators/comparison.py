@@ -294,7 +294,9 @@ def compare(
     scorers = _scorers(scoring, y)
     candidates = _candidates(sequences, transformer, classifiers, random_state)
     folds = _folds(cv, repeats, X, y, groups, random_state)
-    results = Parallel(n_jobs=n_jobs)(
+    # joblib would start every process that it is asked for.
+    processes = n_jobs if n_jobs is None else min(n_jobs, len(folds))
+    results = Parallel(n_jobs=processes)(
         delayed(_one_fold)(candidates, scorers, X, y, train, test) for train, test in folds
     )
     inflation = float(np.mean([len(test) / len(train) for train, test in folds]))

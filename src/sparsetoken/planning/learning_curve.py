@@ -194,7 +194,7 @@ def _measured(
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", inner_max_num_threads=1):
-        pool = Parallel(n_jobs=workers, return_as="generator_unordered")
+        pool = Parallel(n_jobs=min(workers, len(jobs)), return_as="generator_unordered")
         # The largest first, so that no worker is left with one at the end.
         ordered = sorted(jobs, key=lambda job: -len(job[2]))
         yield from pool(delayed(_fit_and_test)(model, X, y, *job) for job in ordered)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sparsetoken import __version__, validation
 from sparsetoken.arrays import Array
+from sparsetoken.limits import MOST_WORKERS
 from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.parallel import finished
 from sparsetoken.planning.phase_figure import draw_phase_map
@@ -178,7 +179,7 @@ def phase_map(
     axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]
     if axes[0][0] == axes[1][0]:
         raise ParameterError("y", axes[1][0], f"another setting than x, {axes[0][0]}")
-    workers = validation.integer("workers", workers, low=1)
+    workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     work = partial(_row, task, training, axes[0], axes[1][0], tolerance)
     kinds = [*names, *(["capacity"] if with_capacity else [])]
     jobs = [(kind, float(value)) for kind in kinds for value in axes[1][1]]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
+from sparsetoken.limits import MOST_WORKERS
 from sparsetoken.planning.best_training import (
     MOST_PREDICTIONS,
     SCHEDULES,
@@ -216,7 +217,7 @@ def plan(
     dimension = validation.integer("dimension", dimension, low=2)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     trials = validation.integer("trials", trials, low=0)
-    workers = validation.integer("workers", workers, low=1)
+    workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     seed = validation.integer("seed", seed, low=0)
     metric, goal = _goal(task, error, auc, samples)
     count = _Count(progress, MOST_PREDICTIONS * len(SCHEDULES) + 12 * trials)
