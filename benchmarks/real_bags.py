@@ -320,13 +320,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["quick"], help="names, 'quick' or 'all'")
     parser.add_argument("--sets", nargs="+", default=["all"], help="names, 'choice', 'report'")
     parser.add_argument("--repeats", type=int, default=1, help="of five folds")
-    parser.add_argument("--folds", type=int, default=5, help="how many of each five to do")
+    parser.add_argument("--folds", type=int, nargs="+", default=range(5), help="which of each five")
     parser.add_argument("--json", type=Path, help="write every fit to this file, and add to it")
     parser.add_argument("--table", type=Path, help="only show the tables of such a file")
     options = parser.parse_args()
     if options.table:
         rows = [Result(**row) for row in json.loads(options.table.read_text())]
-        show([row for row in rows if row.fold % 5 < options.folds])
+        show([row for row in rows if row.fold % 5 in options.folds])
         return
     groups = {"quick": QUICK, "all": tuple(MODELS)}
     models = [name for given in options.models for name in groups.get(given, (given,))]
@@ -335,14 +335,16 @@ def main() -> None:
     results: list[Result] = []
     if options.json and options.json.exists():
         rows = [Result(**row) for row in json.loads(options.json.read_text())]
-        results = [r for r in rows if not (r.model in models and r.name in names)]
+        again = [
+            r.model in models and r.name in names and r.fold % 5 in options.folds for r in rows
+        ]
+        results = [row for row, done in zip(rows, again, strict=True) if not done]
     wheels = download(options.folder)
     for name in names:
         part = "choice" if name in CHOICE else "report"
         for fold, split in enumerate(splits(name, wheels, options.repeats)):
-            if fold % 5 >= options.folds:
-                continue
-            results += [run(part, name, model, fold, split) for model in models]
+            if fold % 5 in options.folds:
+                results += [run(part, name, model, fold, split) for model in models]
         print(f"{name} done", file=sys.stderr, flush=True)
         if options.json:
             options.json.write_text(json.dumps([asdict(r) for r in results], indent=0) + "\n")

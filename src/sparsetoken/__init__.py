@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sparsetoken.estimators import (
         AttentionClassifier,
+        AttentionRegressor,
         Comparison,
         DigitBags,
         ElementwiseAttentionClassifier,
@@ -80,6 +81,7 @@ __version__ = version("sparsetoken")
 _HOMES = {
     "estimators": (
         "AttentionClassifier",
+        "AttentionRegressor",
         "Comparison",
         "DigitBags",
         "ElementwiseAttentionClassifier",
@@ -144,6 +146,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Alignment",
     "AttentionClassifier",
+    "AttentionRegressor",
     "BinomialCount",
     "CalibrationPoint",
     "Capacity",

@@ -6,11 +6,13 @@ from sparsetoken.estimators.datasets import DigitBags, digit_bags
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
 from sparsetoken.estimators.localisation import explain, free_response_curve, plot_attention
 from sparsetoken.estimators.metrics import localisation_score
+from sparsetoken.estimators.regression import AttentionRegressor
 from sparsetoken.estimators.sequences import mask_tokens
 from sparsetoken.estimators.tokenwise import TokenWise
 
 __all__ = [
     "AttentionClassifier",
+    "AttentionRegressor",
     "Comparison",
     "DigitBags",
     "ElementwiseAttentionClassifier",

@@ -151,6 +151,8 @@ class _AttentionModel:
 class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     """What the two attention classifiers share."""
 
+    # How large a loss is large: that of labels, or the variance of a target that labels stand for.
+    _loss_unit = 1.0
     _checks: ClassVar[dict[str, Check]] = {
         **SequenceClassifier._checks,
         "heads": lambda name, value: integer(name, value, low=1),
@@ -198,6 +200,7 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             max_iter=self.max_iter,
             tol=self.tol,
             progress=_shown if self.verbose else None,
+            unit=self._loss_unit,
         )
         wishes = self._wishes(int(labelled.sequences.lengths.max()))
         balanced = balanced_weights(labelled.labels, labelled.weights)

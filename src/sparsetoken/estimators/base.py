@@ -32,6 +32,8 @@ __all__ = [
     "Model",
     "SequenceClassifier",
     "automatic",
+    "checked_groups",
+    "checked_weights",
     "sequences_of",
     "unchanged_on_error",
 ]
@@ -122,29 +124,41 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             here, one after another.
         """
         with one_thread, unchanged_on_error(self):  # threads would decide the last bits
-            for name, check in self._checks.items():
-                check(name, getattr(self, name))
+            self.check_parameters()
             sequences = sequences_of(self, X, mask, reset=True, client=client)
             if hasattr(y, "compute"):
                 y = y.compute()
             classes, codes = _encoded(y, len(sequences))
-            weights = _weights(sample_weight, len(sequences))
+            weights = checked_weights(sample_weight, len(sequences))
             weights = weights * self._class_factors(classes, codes, weights)
             _require_classes(classes, codes, weights)
             targets = range(1, 2) if len(classes) == 2 else range(len(classes))
             labels = np.array([np.where(codes == target, 1.0, -1.0) for target in targets])
             labelled = LabelledSequences(
-                sequences, codes, labels, weights / weights.sum(), _groups(groups, len(sequences))
+                sequences,
+                codes,
+                labels,
+                weights / weights.sum(),
+                checked_groups(groups, len(sequences)),
             )
-            used = np.flatnonzero(weights > 0)
-            if len(used) < len(weights):
-                labelled = labelled.take(used)
-            seed = check_random_state(getattr(self, "random_state", None)).randint(2**31)
-            model = self._fit_model(labelled, np.random.default_rng(seed))
-            self.classes_ = classes
-            self.model_ = model
-            self.n_iter_ = max(1, model.iterations)
+            self._fit_labelled(labelled, classes)
         return self
+
+    def check_parameters(self) -> None:
+        """Raise a ParameterError if a parameter is not valid; `fit` does this first."""
+        for name, check in self._checks.items():
+            check(name, getattr(self, name))
+
+    def _fit_labelled(self, labelled: LabelledSequences, classes: Array) -> None:
+        """Fit to samples that are checked; those of no weight play no part."""
+        used = np.flatnonzero(labelled.weights > 0)
+        if len(used) < len(labelled):
+            labelled = labelled.take(used)
+        seed = check_random_state(getattr(self, "random_state", None)).randint(2**31)
+        model = self._fit_model(labelled, np.random.default_rng(seed))
+        self.classes_ = classes
+        self.model_ = model
+        self.n_iter_ = max(1, model.iterations)
 
     def decision_function(self, X: Any, mask: Any = None) -> Array:
         """Return the decisions: (n,) for two classes, positive for the second; else (n, classes)."""
@@ -319,7 +333,7 @@ def _require_classes(classes: Array, codes: Array, weights: Array) -> None:
         raise ParameterError(f"weight of class {empty}", 0.0, "more than zero for every class")
 
 
-def _groups(groups: Any, samples: int) -> Array | None:
+def checked_groups(groups: Any, samples: int) -> Array | None:
     """Return a number for each sample's group."""
     if groups is None:
         return None
@@ -329,7 +343,8 @@ def _groups(groups: Any, samples: int) -> Array | None:
     return np.unique(names, return_inverse=True)[1]
 
 
-def _weights(sample_weight: Any, samples: int) -> Array:
+def checked_weights(sample_weight: Any, samples: int) -> Array:
+    """Return the weights of the samples, all one if none are given."""
     if sample_weight is None:
         return np.ones(samples)
     weights = np.asarray(sample_weight, dtype=float)

@@ -182,12 +182,15 @@ class _HeldOut:
     Problems stand class by class, fold by fold; in each, the samples of its fold have weight 0.
     """
 
-    def __init__(self, labelled: LabelledSequences, folds: Folds, loss: Loss) -> None:
-        self.classes, self.weights, self.folds, self.loss = (
+    def __init__(
+        self, labelled: LabelledSequences, folds: Folds, loss: Loss, unit: float = 1.0
+    ) -> None:
+        self.classes, self.weights, self.folds, self.loss, self.unit = (
             labelled.labels,
             labelled.weights,
             folds,
             loss,
+            unit,
         )
         kept = np.array([folds.of_sample != fold for fold in range(folds.count)])
         training = kept * labelled.weights
@@ -219,7 +222,8 @@ class _HeldOut:
         )
         starts = np.zeros((len(objective.labels), features.shape[-1] + 1))
         starts[:, -1] = prior_bias(objective.labels, objective.weights, self.loss)
-        found = minimise_together(objective, starts, max_steps=100, tolerance=0.3 * TOLERANCE)
+        tolerance = 0.3 * TOLERANCE * self.unit
+        found = minimise_together(objective, starts, max_steps=100, tolerance=tolerance)
         return self.losses(objective.decisions(found.points), times)
 
     def losses(self, decisions: Array, variants: int) -> Array:
@@ -249,7 +253,7 @@ class _Validation:
         settings: HeadSettings,
     ) -> None:
         self.labelled = labelled
-        self.held = _HeldOut(labelled, folds, settings.loss)
+        self.held = _HeldOut(labelled, folds, settings.loss, settings.unit)
         sequences = _standardised_copy(labelled.sequences, scaler)
         d = sequences.dimension
         plain = Scaler(np.zeros(d), np.ones(d))

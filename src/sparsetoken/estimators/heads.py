@@ -55,7 +55,10 @@ LARGE_BYTES = 2**29
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """What `fit_heads` is to do; the fields are the classifier's parameters of that name."""
+    """What `fit_heads` is to do; the fields are the classifier's parameters of that name.
+
+    `unit` is how large a loss is large: tolerances are measured in it.
+    """
 
     pooling: Pooling
     loss: Loss
@@ -63,6 +66,7 @@ class HeadSettings:
     max_iter: int
     tol: float
     progress: Callable[[str, int, Array], None] | None = None
+    unit: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -449,7 +453,7 @@ class Refinement:
             objective,
             points,
             max_steps=max_steps,
-            tolerance=self.settings.tol,
+            tolerance=self.settings.tol * self.settings.unit,
             progress=None if progress is None else lambda n, values: progress(what, n, values),
         )
 

@@ -103,7 +103,7 @@ class LabelledSequences:
         in one fold, and nothing but the samples themselves decides which: a sample of weight 2 is
         exactly two samples, their order plays no part, and a second fit gives the same result.
         """
-        keys = self._content() if self.groups is None else self.groups
+        keys = self.content() if self.groups is None else self.groups
         _, firsts, units = np.unique(keys, return_index=True, return_inverse=True)
         codes = self.codes[firsts]
         sizes = np.bincount(codes)
@@ -118,7 +118,7 @@ class LabelledSequences:
             dealt += len(of_class)
         return Folds(fold_of_unit[units], units, count)
 
-    def _content(self) -> Array:
+    def content(self) -> Array:
         """Return a number for each sample that depends on its tokens and its class alone."""
         keys = np.empty(len(self), dtype=np.uint64)
         for block in self.sequences.blocks():

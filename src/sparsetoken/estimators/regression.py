@@ -1,0 +1,169 @@
+"""A real target instead of classes, by the same code: labels ±1 whose weights stand for the target."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.attention import AttentionClassifier
+from sparsetoken.estimators.base import (
+    checked_groups,
+    checked_weights,
+    sequences_of,
+    unchanged_on_error,
+)
+from sparsetoken.estimators.labelled import LabelledSequences
+from sparsetoken.estimators.sequences import Sequences
+from sparsetoken.numerics.threads import one_thread
+from sparsetoken.validation import ParameterError
+
+__all__ = ["AttentionRegressor"]
+
+
+class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Softmax attention for a real target, by the square loss.
+
+    The prediction is ⟨Xᵀ softmax(X q), w⟩ + b. What is fitted, and how it is chosen, is as in
+    `AttentionClassifier`: the target is moved to t in (-1, 1), and each sample counts as a positive
+    of weight (1 + t)/2 and a negative of weight (1 - t)/2, since
+
+        (1 + t)/2 (1 - f)² + (1 - t)/2 (1 + f)² = (t - f)² + 1 - t².
+
+    A target with a few far values is better given through `TransformedTargetRegressor`.
+
+    Parameters
+    ----------
+    heads, refine, tied, sharpness, whiten, ridge, max_iter, tol, verbose, length, random_state
+        As in `AttentionClassifier`; `tol` is in units of the target's variance.
+
+    Attributes
+    ----------
+    classifier_ : AttentionClassifier
+        The fit to t, with all that it tells: `family_`, `candidates_`, `transform`, ...
+    middle_, unit_ : float
+        The target is middle_ + unit_ × t.
+    """
+
+    def __init__(
+        self,
+        *,
+        heads: int = 1,
+        refine: bool | str = "auto",
+        tied: bool | str = "auto",
+        sharpness: float | str = "auto",
+        whiten: bool | str = "auto",
+        ridge: float | str = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-5,
+        verbose: bool = False,
+        length: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.heads = heads
+        self.refine = refine
+        self.tied = tied
+        self.sharpness = sharpness
+        self.whiten = whiten
+        self.ridge = ridge
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.length = length
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None, groups: Any = None
+    ) -> Self:
+        """Fit to targets y of shape (n,); everything else as in `AttentionClassifier.fit`."""
+        with one_thread, unchanged_on_error(self):
+            classifier = AttentionClassifier(loss="square", **self.get_params())
+            classifier.check_parameters()
+            sequences = sequences_of(classifier, X, mask, reset=True)
+            targets = _checked_targets(y, len(sequences))
+            weights = checked_weights(sample_weight, len(sequences))
+            groups = checked_groups(groups, len(sequences))
+            used = np.flatnonzero(weights > 0)
+            if not len(used):
+                raise ParameterError("sample_weight", 0.0, "weights of a sum above zero")
+            sequences, targets, weights = sequences.take(used), targets[used], weights[used]
+            middle = (targets.max() + targets.min()) / 2
+            # A little more than needed: no label has weight 0, not even at the ends.
+            unit = (1 + 1e-6) * (targets.max() - targets.min()) / 2 or 1.0
+            t = (targets - middle) / unit
+            variance = np.average((t - np.average(t, weights=weights)) ** 2, weights=weights)
+            classifier._loss_unit = float(variance) or 1.0
+            labelled = _as_labels(sequences, t, weights, None if groups is None else groups[used])
+            classifier._fit_labelled(labelled, np.array([-1.0, 1.0]))
+            self.classifier_, self.middle_, self.unit_ = classifier, float(middle), float(unit)
+            for name in ("n_features_in_", "feature_names_in_"):
+                vars(self).pop(name, None)
+                if hasattr(classifier, name):
+                    setattr(self, name, getattr(classifier, name))
+        return self
+
+    @property
+    def n_iter_(self) -> int:
+        """Steps of the optimiser."""
+        check_is_fitted(self, "classifier_")
+        return int(self.classifier_.n_iter_)
+
+    def predict(self, X: Any, mask: Any = None) -> Array:
+        """Return the predicted targets, of shape (n,)."""
+        decisions = self._fitted().decision_function(X, mask)
+        return np.asarray(self.middle_ + self.unit_ * decisions.astype(float))
+
+    def attention(self, X: Any, mask: Any = None) -> Any:
+        """Return the weight of each token, as `AttentionClassifier.attention`."""
+        return self._fitted().attention(X, mask)
+
+    def evidence(self, X: Any, mask: Any = None) -> Any:
+        """Return by how much the prediction would fall without each token, in the target's units."""
+        evidence = self._fitted().evidence(X, mask)
+        if isinstance(evidence, list):
+            return [self.unit_ * one for one in evidence]
+        return self.unit_ * evidence
+
+    def locate(self, X: Any, k: int | None = None, mask: Any = None) -> Any:
+        """Return the k most attended tokens, as `AttentionClassifier.locate`."""
+        return self._fitted().locate(X, k, mask)
+
+    def _fitted(self) -> AttentionClassifier:
+        check_is_fitted(self, "classifier_")
+        classifier: AttentionClassifier = self.classifier_
+        return classifier
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _checked_targets(y: Any, samples: int) -> Array:
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    targets = column_or_1d(y, dtype=np.float64, warn=True)
+    assert_all_finite(targets, input_name="y")
+    if len(targets) != samples:
+        raise ParameterError("length of y", len(targets), f"{samples}, one target a sample")
+    return np.asarray(targets)
+
+
+def _as_labels(
+    sequences: Sequences, t: Array, weights: Array, groups: Array | None
+) -> LabelledSequences:
+    """Return each sample twice, as a negative and as a positive, with weights that stand for t."""
+    n = len(t)
+    if groups is None:  # the two, and copies of the sample, are held out together
+        codes = np.unique(t, return_inverse=True)[1]
+        groups = LabelledSequences(sequences, codes, codes[None], weights).content()
+    shares = np.column_stack([(1 - t) / 2, (1 + t) / 2]) * weights[:, None]
+    signs = np.tile([-1.0, 1.0], n)
+    return LabelledSequences(
+        sequences.take(np.repeat(np.arange(n), 2)),
+        np.tile([0, 1], n),
+        signs[None],
+        (shares / shares.sum()).ravel(),
+        np.repeat(groups, 2),
+    )
