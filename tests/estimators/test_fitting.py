@@ -275,17 +275,17 @@ def test_attention_beats_pooling_on_the_theorys_task(refine: bool, split: float 
 
 
 def test_refinement_lowers_the_objective_and_the_error() -> None:
-    X, y, _ = equal_bags(count=400, length=20, dimension=10, strength=4.0)
-    Xt, yt, _ = equal_bags(count=1000, length=20, dimension=10, strength=4.0, seed=1)
-    options: dict[str, Any] = {"ridge": 1e-4, "tied": True}
-    plain = AttentionClassifier(refine=False, **options).fit(X, y)
+    X, y, _ = equal_bags(count=300, length=60, dimension=40, strength=5.0)
+    Xt, yt, _ = equal_bags(count=1000, length=60, dimension=40, strength=5.0, seed=1)
+    options: dict[str, Any] = {"ridge": 1e-2, "tied": True}
+    plain = AttentionClassifier(refine=False, sharpness=2.0, **options).fit(X, y)
     refined = AttentionClassifier(refine=True, **options).fit(X, y)
     assert refined.score(Xt, yt) > plain.score(Xt, yt)
     loss = get_loss("logistic")
     labels = 2.0 * y - 1
     assert (
         loss.value(labels * refined.decision_function(X)).mean()
-        < loss.value(labels * plain.decision_function(X)).mean()
+        < 0.7 * loss.value(labels * plain.decision_function(X)).mean()
     )
 
 
@@ -335,7 +335,9 @@ def test_sharpness_is_the_spread_of_the_scores_and_is_chosen() -> None:
     spread = spreads(sequences, model.model_.scaler, model.queries_[0], np.ones(len(X)))
     assert spread == pytest.approx(3.0)
     np.testing.assert_allclose(model.sharpness_, 3.0)
-    chosen = AttentionClassifier(refine=False, random_state=0).fit(X, y)
+    # A direction of no axis: the maxima of single coordinates do not hold it.
+    turned = X @ np.linalg.qr(np.random.default_rng(1).standard_normal((5, 5)))[0]
+    chosen = AttentionClassifier(refine=False, random_state=0).fit(turned, y)
     assert chosen.sharpness_[0] >= 1.0, "one token of six is far above the noise"
     noise = np.random.default_rng(0).standard_normal(X.shape) + 0.5 * y[:, None, None]
     dense = AttentionClassifier(refine=False, random_state=0).fit(noise, y)

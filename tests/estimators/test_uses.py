@@ -89,7 +89,15 @@ def test_candidates_say_what_was_compared() -> None:
     X, y, _ = equal_bags(count=100)
     model = AttentionClassifier().fit(X, y)
     found = model.candidates_
-    assert [one["family"] for one in found] == ["pooled", "extremes", "two-step", "tied", "free"]
+    assert [one["family"] for one in found] == [
+        "pooled",
+        "maxima",
+        "minima",
+        "extremes",
+        "two-step",
+        "tied",
+        "free",
+    ]
     (chosen,) = [one for one in found if one["chosen"]]
     assert (chosen["family"], chosen["ridge"]) == (model.family_, model.ridge_)
     assert chosen["held_out_loss"] < found[0]["held_out_loss"]

@@ -98,9 +98,10 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             classifier._fit_labelled(labelled, np.array([-1.0, 1.0]))
             self.classifier_, self.middle_, self.unit_ = classifier, float(middle), float(unit)
             for name in ("n_features_in_", "feature_names_in_"):
-                vars(self).pop(name, None)
                 if hasattr(classifier, name):
                     setattr(self, name, getattr(classifier, name))
+                elif hasattr(self, name):  # of an earlier fit
+                    delattr(self, name)
         return self
 
     @property
