@@ -121,7 +121,7 @@ def commands(rng, folder):
             words.append(option.opts[0])
             if not option.is_flag:
                 words.append(value_of(rng, option, folder))
-    if "--over" in words and "--points" not in words:
+    if ("--over" in words or words[0] == "map") and "--points" not in words:
         words += ["--points", "2"]
     before = {path: path.read_bytes() for path in (study, folder / "study.sqlite")}
     done = CliRunner().invoke(main, words)

@@ -212,9 +212,9 @@ def in_a_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
 def run_pytest(tests: list[str], plugin: object, *options: str) -> None:
     """Run tests in this process."""
     always = ["-q", "--no-header", "--no-showlocals", "--tb=no", "-p", "no:cacheprovider"]
-    pytest.main(
-        [*always, "-m", "not slow", f"--rootdir={ROOT}", *options, *tests], plugins=[plugin]
-    )
+    # Plugins of pytest are imported before it starts, so that forks share them.
+    always += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    pytest.main([*always, f"--rootdir={ROOT}", *options, *tests], plugins=[plugin])
 
 
 def observe(room: str) -> dict[str, Any]:

@@ -161,8 +161,8 @@ def test_10_another_rate_or_a_peak_elsewhere_is_refuted(bench: Any) -> None:
 @pytest.mark.parametrize("factor", [0.7, 1.4])
 def test_11_a_wrong_capacity_is_noticed(bench: Any, factor: float) -> None:
     def wrong(one: Measurement) -> Measurement:
-        if not one.kind.endswith(":capacity_trial"):
-            return one
+        if not one.kind.endswith(":capacity_trial") or one.labels["classifier"] != "attention":
+            return one  # the others' data take longest, and their trials are judged alike
         ratio = factor * one.arguments["ratio"]
         return replace(one, arguments={**one.arguments, "ratio": ratio})
 
