@@ -14,7 +14,7 @@ reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
 
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered --cov-fail-under=95
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 browser: $(VENV)/.installed-browser
 	$(BIN)/python -m pytest --no-showlocals tests_browser

@@ -1,4 +1,4 @@
-"""Scrambled Sobol points, without loading a library of statistics for them.
+"""Sobol points, without loading a library of statistics for them.
 
 A point set of 2^m points in which every coordinate, and many boxes of several, hold as many points
 as they should. The scrambling, a random linear map of the digits and a random shift, makes each
@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 
-__all__ = ["LARGEST_DIMENSION", "sobol_points"]
+__all__ = ["LARGEST_DIMENSION", "plain_sobol_points", "sobol_points"]
 
 _BITS = 32
 _WEIGHTS = 2.0 ** np.arange(_BITS - 1, -1, -1)
@@ -24,14 +24,32 @@ def sobol_points(dimension: int, log2_points: int, rng: np.random.Generator) -> 
 
         sobol = qmc.Sobol(dimension, scramble=True, bits=_BITS, rng=rng)
         return np.asarray(sobol.random_base2(log2_points) + 0.5 ** (_BITS + 1))
-    numbers = np.array([_directions(index) for index in range(dimension)])
-    directions = _scrambled(numbers[:, :log2_points], rng)
-    points = np.empty((2**log2_points, dimension), dtype=np.uint32)
-    points[0] = rng.integers(2**_BITS, size=dimension, dtype=np.uint32)
-    for index in range(log2_points):
+    directions = _scrambled(_numbers(dimension, log2_points), rng)
+    points = _combined(directions, rng.integers(2**_BITS, size=dimension, dtype=np.uint32))
+    return np.asarray((points + 0.5) * 0.5**_BITS)
+
+
+def plain_sobol_points(dimension: int, log2_points: int) -> Array:
+    """Return the first 2^log2_points Sobol points, the origin among them, in their usual order."""
+    points = _combined(_numbers(dimension, log2_points), np.zeros(dimension, dtype=np.uint32))
+    index = np.arange(len(points))
+    return np.asarray(points[index ^ (index >> 1)] * 0.5**_BITS)  # usual is the order of Gray
+
+
+def _numbers(dimension: int, log2_points: int) -> Array:
+    """Return the direction numbers that so many points use, (dimension, log2_points)."""
+    return np.array([_directions(index) for index in range(dimension)])[:, :log2_points]
+
+
+def _combined(directions: Array, first: Array) -> Array:
+    """Return the first point, moved by all subsets of the directions' columns, (2^m, dimension)."""
+    dimension, count = directions.shape
+    points = np.empty((2**count, dimension), dtype=np.uint32)
+    points[0] = first
+    for index in range(count):
         half = 2**index
         np.bitwise_xor(points[:half], directions[:, index], out=points[half : 2 * half])
-    return np.asarray((points + 0.5) * 0.5**_BITS)
+    return points
 
 
 def _scrambled(directions: Array, rng: np.random.Generator) -> Array:

@@ -14,9 +14,9 @@ from itertools import combinations
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.sobol import plain_sobol_points
 from sparsetoken.simulation.measures import Class, ScorePoints
 from sparsetoken.simulation.reduced import (
     BLOCK_ENTRIES,
@@ -226,9 +226,9 @@ def _sobol(length: int) -> Array:
     """Return Sobol points (N, min(length, 128)); N falls with length, from 1024 to 64."""
     count = min(MOST_POINTS, LAW_ENTRIES // (REPLICATES * length))
     exponent = max(6, int(math.log2(max(count, 1))))
-    points = qmc.Sobol(min(length, SOBOL_TOKENS), scramble=False).random_base2(exponent)
+    points = plain_sobol_points(min(length, SOBOL_TOKENS), exponent)
     points.flags.writeable = False
-    return np.asarray(points)
+    return points
 
 
 def _shifted_normals(points: Array, length: int, rng: np.random.Generator) -> Array:

@@ -41,20 +41,12 @@ class Driver:
 
     def __init__(self, *arguments: object, trouble: str = "") -> None:
         command = [sys.executable, __file__, trouble, *map(str, arguments)]
-        # In trouble or killed, a measurement of coverage could not write its file, and would say so.
-        unmeasured = trouble or arguments[0] in ("cells", "long")
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not (unmeasured and name.startswith("COVERAGE_"))
-        }
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            env=environment,
         )
         self._seen: set[psutil.Process] = set()
 
