@@ -80,6 +80,21 @@ def test_something_that_breaks_is_told_and_the_exit_code_is_1(
 registry_claims = registry.claims
 
 
+def test_what_cannot_be_measured_without_a_package_says_what_to_install(
+    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparsetoken.reproduce.claim.find_spec", lambda _: None)
+    result = runner.invoke(main, ["reproduce", "Q6", "--quick", "--output", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "not measured" in result.stdout
+    told = "not measured: install torch with pip install 'sparsetoken[bench]'"
+    assert f"Question Q6 was {told}" in result.stderr
+    (entry,) = json.loads((tmp_path / "verdicts.json").read_text())["questions"]
+    assert (entry["verdict"], entry["seen"]) == ("not measured", told)
+    assert entry["figures"] == []
+    assert "install torch" in (tmp_path / "report.html").read_text()
+
+
 def test_a_stopped_run_says_how_to_go_on(
     runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,13 +10,15 @@ from sparsetoken.reproduce.claim import Table
 from sparsetoken.reproduce.registry import claims
 
 NUMBERS = [question.number for question in claims("question")]
+# Those that need nothing but the package; test_recorded.py breaks the committed numbers of the others.
+MEASURED = [question.number for question in claims("question") if question.needs is None]
 
 
 def ruling(bench: Any, number: int, table: Table) -> str:
     return bench.claim(number, "question").judge(table).ruling
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", MEASURED)
 def test_verdict_and_figures_of_a_small_run(bench: Any, number: int) -> None:
     question = bench.claim(number, "question")
     table = bench.measure(number, series="question")
@@ -42,6 +44,49 @@ def test_1_a_split_that_pays_is_refuted(bench: Any) -> None:
     table = bench.measure(1, series="question")
     broken = altered(table, lambda row: row.update(test_error=0.001), share=0.4, strength=5.0)
     assert ruling(bench, 1, broken) == "refuted"
+
+
+def test_2_joint_training_that_differs_from_theory_is_refuted(bench: Any) -> None:
+    table = bench.measure(2, series="question")
+
+    def worse(row: dict[str, Any]) -> None:
+        for number in table.settings["checkpoints"]:
+            row[f"error_after_{number}"] = 0.4
+
+    assert ruling(bench, 2, altered(table, worse, part="stopped")) == "refuted"
+    one_pass = altered(table, lambda row: row.update(test_error=0.3), part="fresh")
+    assert ruling(bench, 2, one_pass) == "refuted"
+    for start, error in (("zero", 0.01), ("random", 0.4)):
+        changed = altered(table, lambda row, error=error: row.update(test_error=error), start=start)
+        assert ruling(bench, 2, changed) == "refuted"
+    high = altered(table, lambda row: row.update(floor_error=0.2), part="floor")
+    assert ruling(bench, 2, high) == "refuted"
+
+
+def test_3_two_batches_that_are_enough_or_eight_that_are_not_are_refuted(bench: Any) -> None:
+    table = bench.measure(3, series="question")
+    for batches, cosine in ((2, 0.75), (8, 0.6)):
+        changed = altered(
+            table,
+            lambda row, cosine=cosine: row.update(alignment=cosine),
+            source="theory",
+            part="fresh",
+            batches=batches,
+        )
+        assert ruling(bench, 3, changed) == "refuted"
+    apart = altered(table, lambda row: row.update(alignment=0.4), part="same data")
+    assert ruling(bench, 3, apart) == "refuted"
+    grows = altered(table, lambda row: row.update(amplification=9.0), part="fresh", batches=8)
+    assert ruling(bench, 3, grows) == "refuted"
+    strays = altered(table, lambda row: row.update(alignment=0.5), source="simulation")
+    assert ruling(bench, 3, strays) == "refuted"
+
+
+def test_6_runs_where_torch_is_installed(bench: Any) -> None:
+    pytest.importorskip("torch")
+    verdict = bench.claim(6, "question").judge(bench.measure(6, series="question"))
+    assert all(np.isfinite(quantity.value) for quantity in verdict.numbers.values())
+    assert "four signals" in verdict.seen
 
 
 def test_8_a_floor_that_is_not_one_or_a_phase_elsewhere_is_refuted(bench: Any) -> None:

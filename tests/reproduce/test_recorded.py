@@ -1,6 +1,5 @@
 """The committed full run: its verdicts follow from its numbers, and the pages show them."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ import pytest
 from altering import altered
 
 from sparsetoken.reproduce.claim import Table
-from sparsetoken.reproduce.registry import claims, select_claims
+from sparsetoken.reproduce.registry import select_claims
+from sparsetoken.reproduce.report.files import read_table
 from sparsetoken.reproduce.report.markdown import verdict_table
 
 ROOT = Path(__file__).parents[2]
@@ -21,24 +21,7 @@ ENTRIES = {entry["claim"]: entry for entry in RUN["claims"]}
 
 def recorded(number: int) -> Table:
     """Return the committed numbers of a claim."""
-    return read_table(ENTRIES[number])
-
-
-def read_table(entry: dict[str, Any]) -> Table:
-    """Return the committed numbers of a claim or question."""
-    with (FOLDER / entry["table"]).open(newline="", encoding="utf-8") as file:
-        rows = [
-            {name: number_or_text(value) for name, value in row.items() if value}
-            for row in csv.DictReader(file)
-        ]
-    return Table(rows, entry["settings"])
-
-
-def number_or_text(text: str) -> float | str:
-    try:
-        return int(text) if text.isdigit() else float(text)
-    except ValueError:
-        return text
+    return read_table(FOLDER, ENTRIES[number])
 
 
 def ruling(number: int, table: Table) -> str:
@@ -74,10 +57,10 @@ def test_committed_figures_are_there_and_small() -> None:
 QUESTIONS = {entry["question"]: entry for entry in RUN["questions"]}
 
 
-@pytest.mark.parametrize("number", [question.number for question in claims("question")])
+@pytest.mark.parametrize("number", QUESTIONS)
 def test_committed_answers_follow_from_the_committed_numbers(number: int) -> None:
     question, entry = select_claims([number], "question")[0], QUESTIONS[number]
-    verdict = question.judge(read_table(entry))
+    verdict = question.judge(read_table(FOLDER, entry))
     assert (verdict.ruling, verdict.seen) == (entry["verdict"], entry["seen"])
     assert (question.criterion, question.title) == (entry["criterion"], entry["title"])
     expected = {**question.settings["full"], "seed": RUN["seed"]}

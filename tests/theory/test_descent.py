@@ -23,6 +23,13 @@ def test_two_known_paths() -> None:
     assert fast.values == (1, 2, 3, 4, 5)
 
 
+def test_a_glance_says_roughly_what_descend_says() -> None:
+    task, steps = Task(10, 1, 4.0, 0.4), [Step(0.5, 0.5, 0.5, 4.0)] * 4
+    glance, last = module.glance(task, steps), descend(task, steps)[-1]
+    for name in (*NAMES, "sharpness"):
+        assert glance[name] == pytest.approx(getattr(last, name), abs=0.01)
+
+
 def test_many_samples_give_the_two_steps_of_align() -> None:
     # A sample's own weight in the readout vanishes with many samples: then the batches may differ.
     task, many = Task(8, 2, 3.0, 0.3), 1e6

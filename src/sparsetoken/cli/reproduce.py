@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "broken": "reverse red"}
+COLOURS = {
+    "confirmed": "green",
+    "refuted": "red",
+    "undecided": "yellow",
+    "not measured": "yellow",
+    "broken": "reverse red",
+}
 
 
 @click.command()
@@ -96,6 +102,10 @@ def reproduce(
     console.print(f"Report: {report}", soft_wrap=True, markup=False)
     if as_json:
         click.echo(verdicts, nl=False)
+    for finding in findings:
+        if finding.ruling == "not measured" and finding.verdict:
+            name = f"{finding.claim.series.capitalize()} {finding.claim.short}"
+            click.echo(f"{name} was {finding.verdict.seen}", err=True)
     broken = [finding for finding in findings if finding.error]
     for finding in broken:
         name = finding.claim.series.capitalize()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ __all__ = [
     "Verdict",
 ]
 
-Ruling = Literal["confirmed", "refuted", "undecided"]
+Ruling = Literal["confirmed", "refuted", "undecided", "not measured"]
 Series = Literal["claim", "question"]
 Result = dict[str, float]
 Row = Mapping[str, Any]
@@ -147,6 +148,7 @@ class Claim:
     judge : table -> verdict; looks at nothing but the table
     draw : table -> named figures with captions; the first is the main figure
     series : "claim" for the paper's claims, "question" for the questions that it leaves open
+    needs : an optional module without which nothing is measured, and the extra that brings it
     """
 
     number: int
@@ -160,6 +162,14 @@ class Claim:
     judge: Callable[[Table], Verdict]
     draw: Callable[[Table], dict[str, Drawing]]
     series: Series = "claim"
+    needs: tuple[str, str] | None = None
+
+    def missing(self) -> str | None:
+        """Return what must be installed before it can be measured; None if all is there."""
+        if self.needs is None or find_spec(self.needs[0]) is not None:
+            return None
+        module, extra = self.needs
+        return f"not measured: install {module} with pip install 'sparsetoken[{extra}]'"
 
     def figures(self, table: Table) -> dict[str, Drawing]:
         """Draw the figures in the package's style, whatever the caller's is."""

@@ -31,8 +31,11 @@ _MODULES: dict[Series, tuple[str, ...]] = {
     ),
     "question": (
         "q01_no_split",
+        "q02_joint_training",
+        "q03_batches",
         "q04_long_sequences",
         "q05_length_shift",
+        "q06_architectures",
         "q07_noise",
         "q08_possible",
         "q09_several_signals",

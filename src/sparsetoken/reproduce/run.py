@@ -24,7 +24,10 @@ class MeasurementsFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one claim. Either `error` says what broke, or all else is there."""
+    """What came of one claim. Either `error` says what broke, or all else is there.
+
+    What was not measured has a verdict, but neither table nor drawings.
+    """
 
     claim: Claim
     settings: Settings
@@ -48,9 +51,13 @@ def settings_of(claim: Claim, profile: str, seed: int) -> Settings:
 def examine(claim: Claim, settings: Settings, folder: Path, **options: Any) -> Finding:
     """Measure, judge and draw one claim. An error becomes part of the finding.
 
-    The parameters are those of `measure`.
+    Without a package that it needs, the verdict is "not measured" and says what to install. The
+    parameters are those of `measure`.
     """
     begin = time.perf_counter()
+    missing = claim.missing()
+    if missing:
+        return Finding(claim, settings, 0.0, verdict=Verdict("not measured", missing))
     try:
         table = measure(claim, settings, folder, **options)
         verdict, drawings = claim.judge(table), claim.figures(table)

@@ -31,7 +31,7 @@ from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import REPLICATES, replicate_error
 from sparsetoken.validation import ParameterError
 
-__all__ = ["AMPLIFIED", "DescentState", "descend"]
+__all__ = ["AMPLIFIED", "DescentState", "descend", "glance"]
 
 # From this growth of small deviations on, trials of usual dimensions part from the limit.
 AMPLIFIED = 5.0
@@ -39,6 +39,7 @@ AMPLIFIED = 5.0
 _FIRST_SIZE = 8
 _LAST_SIZE = 13
 _COARSE_SIZE = 7
+_GLANCE_SIZE = 9
 _ORDERS = (8, 5)
 # Below this sharpness the mean of the tokens matters most.
 _MILD_SHARPNESS = 0.2
@@ -150,6 +151,15 @@ def descend(
         size = min(_LAST_SIZE, size + max(1, min(growth, 3)))
     settings = {**task.to_dict(), "loss": found.name}
     return Curve("step", tuple(range(1, len(states) + 1)), tuple(states), settings)
+
+
+@one_thread
+def glance(task: Task, steps: Sequence[Step], *, loss: str = "logistic") -> dict[str, float]:
+    """Return what `descend` says after the last step, by few points and without bars: for searches."""
+    draws = _Draws.make(task, _GLANCE_SIZE, replicates=1)
+    state = _path(task, get_loss(loss), steps, draws, order=_ORDERS[1])[-1]
+    values, _ = _values(steps[-1], state, _scores(task, steps[-1], state, draws))
+    return dict(zip(_QUANTITIES, map(float, values), strict=True))
 
 
 def _hopeless(states: Sequence[DescentState], tolerance: float) -> bool:

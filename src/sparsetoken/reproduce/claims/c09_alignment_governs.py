@@ -122,7 +122,7 @@ CLAIM = Claim(
     name="alignment-governs",
     title="A badly aligned query is worse than none, and an anti-aligned one worse still",
     statement=(
-        "The alignment of the query governs the ruling: with little alignment attention is worse "
+        "The alignment of the query governs the outcome: with little alignment attention is worse "
         "than the pooled linear classifier, with much it is far better, and a query that points away "
         "from the signal is worse than a random one."
     ),

@@ -3,7 +3,7 @@
 import csv
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from sparsetoken.reproduce.claim import Table
 from sparsetoken.reproduce.report.html import page
 from sparsetoken.reproduce.run import Finding
 
-__all__ = ["run_description", "verdicts", "write_results"]
+__all__ = ["read_table", "run_description", "verdicts", "write_results"]
 
 PACKAGES = ("sparsetoken", "numpy", "scipy", "scikit-learn", "matplotlib")
 FORMATS = ("svg", "pdf")
@@ -77,6 +77,7 @@ def _verdict(finding: Finding) -> dict[str, Any]:
             name: {"value": quantity.value, "uncertainty": quantity.uncertainty}
             for name, quantity in verdict.numbers.items()
         }
+    if finding.table is not None:
         entry["table"] = f"numbers/{claim.stem}.csv"
     return entry
 
@@ -88,3 +89,20 @@ def _write_table(table: Table, path: Path) -> None:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(table.rows)
+
+
+def read_table(folder: Path, entry: Mapping[str, Any]) -> Table:
+    """Return the numbers of an entry of a folder's `verdicts.json` as they were judged."""
+    with (folder / entry["table"]).open(newline="", encoding="utf-8") as file:
+        rows = [
+            {name: _number_or_text(value) for name, value in row.items() if value}
+            for row in csv.DictReader(file)
+        ]
+    return Table(rows, entry["settings"])
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text

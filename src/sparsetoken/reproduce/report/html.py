@@ -28,7 +28,7 @@ figcaption, .small { font-size: .85rem; }
 .badge { display: inline-block; padding: .05rem .5rem; border-radius: 1rem; font-size: .85rem;
   font-weight: 600; color: white; }
 .confirmed { background: #00785a; } .refuted { background: #b34a00; }
-.undecided { background: #5c5c5c; } .broken { background: #000; outline: 1px solid #fff; }
+.undecided, .not-measured { background: #5c5c5c; } .broken { background: #000; outline: 1px solid #fff; }
 code, pre { background: var(--soft); border-radius: 4px; padding: .1rem .3rem;
   overflow-wrap: anywhere; } pre { padding: .6rem; white-space: pre-wrap; }
 blockquote { margin: 1rem 0; padding-left: 1rem; border-left: 4px solid var(--line); }
@@ -67,7 +67,7 @@ would notice, and is open if that is more than 1 % (3 % in the quick version).</
 and made of conditions. A condition holds or fails if twice the uncertainty lies on one side of its bound,
 and is open otherwise. A claim is <i>confirmed</i> if all conditions hold, <i>refuted</i> if one fails,
 and <i>undecided</i> if none fails but one is open. <i>Broken</i> means that the computation itself
-failed. Nobody sets a verdict by hand.</p>
+failed, <i>not measured</i> that an optional package was missing. Nobody sets a verdict by hand.</p>
 <p><b>Seeds.</b> A trial's random numbers depend on the seed, its settings and its number alone, so
 that every number here can be made again.</p>
 """
@@ -114,7 +114,8 @@ def _sections(
 
 
 def _badge(finding: Finding) -> str:
-    return f'<span class="badge {finding.ruling}">{finding.ruling}</span>'
+    name = finding.ruling.replace(" ", "-")
+    return f'<span class="badge {name}">{finding.ruling}</span>'
 
 
 def _anchor(finding: Finding) -> str:

@@ -1,0 +1,68 @@
+"""Put the results of `sparsetoken reproduce` into docs/reproduction, and its tables into the pages.
+
+    python tools/record_run.py FOLDER [FOLDER ...]
+
+Each folder is the output of a run, of all claims or of some. What it measured replaces what is
+recorded of the same claims and questions; the rest stays. Verdicts, figures and the report are made
+anew from the recorded numbers, so that they fit the present code.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from sparsetoken.reproduce.claim import Series
+from sparsetoken.reproduce.registry import select_claims
+from sparsetoken.reproduce.report import write_results
+from sparsetoken.reproduce.report.files import read_table
+from sparsetoken.reproduce.report.markdown import verdict_table
+from sparsetoken.reproduce.run import Finding
+
+ROOT = Path(__file__).parents[1]
+RECORDED = ROOT / "docs" / "reproduction"
+COMMAND = "sparsetoken reproduce"
+SERIES: tuple[Series, ...] = ("claim", "question")
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Return what a folder's `verdicts.json` says."""
+    return dict(json.loads((folder / "verdicts.json").read_text(encoding="utf-8")))
+
+
+def findings_of(folder: Path) -> dict[tuple[Series, int], Finding]:
+    """Judge and draw the numbers of a folder again, by series and number."""
+    run = read_run(folder)
+    if (run["profile"], run["seed"]) != ("full", 0):
+        raise SystemExit(f"{folder}: a full run with seed 0 is wanted")
+    found = {}
+    for series in SERIES:
+        for entry in run[f"{series}s"]:
+            if "table" not in entry:
+                continue
+            (claim,) = select_claims([entry[series]], series)
+            table = read_table(folder, entry)
+            found[series, claim.number] = Finding(
+                claim, entry["settings"], 0.0, table, claim.judge(table), claim.figures(table)
+            )
+    return found
+
+
+def main(folders: list[Path]) -> None:
+    """Merge the folders into the recorded run."""
+    before = read_run(RECORDED)
+    found = findings_of(RECORDED)
+    for folder in folders:
+        found.update(findings_of(folder))
+    write_results([found[key] for key in sorted(found)], RECORDED, "full", 0, COMMAND)
+    after = read_run(RECORDED)
+    for page in (ROOT / "README.md", ROOT / "docs" / "reproduction.md"):
+        text = page.read_text(encoding="utf-8")
+        for series in SERIES:
+            old, new = (verdict_table(run[f"{series}s"], series) for run in (before, after))
+            text = text.replace(old, new)
+        page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main([Path(name) for name in sys.argv[1:]])
