@@ -72,6 +72,16 @@ def test_classifiers_dimensions_and_panels(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_setting_at_test_time_that_only_follows_makes_no_panels(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    grid = [{"x": x, "at_x": x, "at_length": length} for x in (2, 3, 5) for length in (10, 20)]
+    with ThreadPoolExecutor(1) as executor:
+        run_cells(path, grid, trial, trials=2, theory=theory, executor=executor)
+    with Store(path) as store:
+        titles = [axes.get_title() for axes in draw_store(store, x="x", y="y").axes]
+    assert titles == ["at length = 10", "at length = 20"]
+
+
 def test_theory_alone_is_drawn_without_dots(tmp_path: Path) -> None:
     with Store(filled(tmp_path / "a", trials=0, x=[1, 2])) as store:
         [axes] = draw_store(store, y="y").axes

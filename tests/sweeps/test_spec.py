@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparsetoken import Query, Task, Training
+from sparsetoken import Query, Task, Training, predict, run_trial
 from sparsetoken.sweeps import StudyError, parse_study, read_study
-from sparsetoken.sweeps.cells import read_cell
+from sparsetoken.sweeps.cells import predict_cell, read_cell, simulate_trial
 from sparsetoken.sweeps.grid import Grid, share
 
 HEAD = "trials = 1\ndimensions = 10\n"
@@ -151,10 +151,50 @@ def test_a_query_is_for_attention_and_a_test_task_keeps_what_is_not_named() -> N
     assert cells[0]["at_strength"] == 2.0
 
 
+def test_metrics_and_another_sharpness_and_bias_reach_trials_and_theory() -> None:
+    text = 'classifiers = ["attention", "pooled"]\nmetrics = ["auc", "hit_rate"]\n' + PLAIN
+    text += "[query]\nalignment = 0.9\nsharpness = 1\n"
+    text += "[at]\nlength = 20\nsharpness = [2, inf]\nrecalibrate = [true, false]\n"
+    cells = parse_study(text).cells()
+    chosen = [(cell["at_sharpness"], cell["at_recalibrate"]) for cell in cells]
+    assert chosen[::2] == [("2.0", True), ("2.0", False), ("inf", True), ("inf", False)]
+    task, training, query, at = read_cell(cells[4])
+    usage: dict[str, Any] = {"at_sharpness": math.inf, "recalibrate": True, "at": at}
+    trial = run_trial(
+        task, training, dimension=10, trial=0, query=query, metrics=["auc", "hit_rate"], **usage
+    )
+    record = simulate_trial(cells[4], 0)
+    assert [record[name] for name in ("test_error", "auc", "hit_rate", "at_bias")] == [
+        *(trial.test_error, trial.auc, trial.hit_rate, trial.at_bias)
+    ]
+    theory = predict(task, training, query=query, **usage)
+    expected = {**theory.to_dict(), **theory.metrics("auc", "hit_rate")}
+    assert expected.pop("at_sharpness") == math.inf  # a setting here
+    assert predict_cell(cells[4]) == expected
+    # The pooled classifier has neither a softmax nor a place that it looks at.
+    pooled = predict_cell(cells[5])
+    assert "auc" in pooled
+    assert "hit_rate" not in pooled
+
+
+def test_a_study_without_metrics_has_the_settings_that_it_always_had() -> None:
+    assert (
+        not {"metrics", "at_sharpness"}
+        & parse_study(PLAIN + "[at]\nlength = 20\n").cells()[0].keys()
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("trials = ", "is not TOML: Invalid value (at end of document)"),
+        (PLAIN + "[at]\nsharpness = -1", "at.sharpness: -1 is not valid: expected a finite number >= 0, or infinity"),
+        (PLAIN + "[at]\nrecalibrate = 1", "at.recalibrate: 1 is not valid: expected a bool"),
+        (
+            'metrics = ["recall"]\n' + PLAIN,
+            ("metrics: 'recall' is not valid: expected one of 'attended_mass', 'auc', "
+            "'average_precision', 'balanced_error', 'hit_rate'"),
+        ),
         (PLAIN.replace("trials = 1", ""), "trials: missing"),
         (PLAIN.replace(TASK, ""), "task: missing"),
         (PLAIN.replace("alpha1 = 2", ""), "training.alpha1: missing"),

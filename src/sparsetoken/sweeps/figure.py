@@ -5,7 +5,7 @@ the one on the horizontal axis, gets a panel for each of its values.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,12 +128,20 @@ def _drawable_fields(store: Store) -> str:
     return ", ".join(n for n in known if any(_is_drawable(row.get(n)) for row in rows)) or "none"
 
 
-def _varied(cells: Iterable[Summary]) -> list[str]:
+def _varied(cells: Sequence[Summary]) -> list[str]:
+    """Return settings that differ between cells, without those at test time that only follow."""
     seen: dict[str, set[Any]] = {}
     for cell in cells:
         for name, value in cell.settings.items():
             seen.setdefault(name, set()).add(value)
-    return [name for name, values in seen.items() if len(values) > 1]
+
+    def follows(name: str) -> bool:
+        trained = name.removeprefix("at_")
+        return trained != name and all(
+            cell.settings.get(name) == cell.settings.get(trained) for cell in cells
+        )
+
+    return [name for name, values in seen.items() if len(values) > 1 and not follows(name)]
 
 
 def _horizontal(cells: list[Summary], varied: list[str]) -> str:

@@ -107,8 +107,28 @@ def _informative(value: Any) -> int | str:
     return found if isinstance(found, int) else str(found)
 
 
-def _table(name: str, kind: type, *, partial: bool = False) -> type[_Strict]:
-    """Return the model of a table with the fields of `kind`; with `partial`, none is required."""
+def _test_sharpness(value: Any) -> float | str:
+    """Return a sharpness at test time; a hard maximum as the text "inf", which JSON can hold."""
+    found = validation.real("sharpness", value, low=0, infinite=True)
+    return found if math.isfinite(found) else str(found)
+
+
+def _recalibrate(value: Any) -> bool:
+    validation.instance("recalibrate", value, bool)
+    return bool(value)
+
+
+def _table(
+    name: str,
+    kind: type,
+    *,
+    partial: bool = False,
+    further: Mapping[str, Callable[[Any], Any]] | None = None,
+) -> type[_Strict]:
+    """Return the model of a table with the fields of `kind`; with `partial`, none is required.
+
+    `further` has optional fields that `kind` has not, with what checks their values.
+    """
 
     def checked(field: str) -> Callable[[Any], Any]:
         if field == "informative":
@@ -125,6 +145,8 @@ def _table(name: str, kind: type, *, partial: bool = False) -> type[_Strict]:
             columns[item.name] = (axis, ...)
         else:
             columns[item.name] = (axis, (item.default,))
+    for field, check in (further or {}).items():
+        columns[field] = (Annotated[Values, _axis(check)] | None, None)
     return create_model(name, __base__=_Strict, **columns)
 
 
@@ -137,7 +159,12 @@ else:
     _TaskTable = _table("task", Task)
     _TrainingTable = _table("training", Training)
     _QueryTable = _table("query", Query)
-    _TestTaskTable = _table("at", Task, partial=True)
+    _TestTaskTable = _table(
+        "at",
+        Task,
+        partial=True,
+        further={"sharpness": _test_sharpness, "recalibrate": _recalibrate},
+    )
 
 
 def _classifier(value: Any) -> str:
@@ -145,6 +172,12 @@ def _classifier(value: Any) -> str:
     from sparsetoken.simulation.samplers import SAMPLERS
 
     return validation.choice("classifiers", value, SAMPLERS)
+
+
+def _metric(value: Any) -> str:
+    from sparsetoken.theory.prediction import METRICS
+
+    return validation.choice("metrics", value, METRICS)
 
 
 def _dimension(value: Any) -> int:
@@ -186,6 +219,7 @@ class Study(_Strict):
     at: _TestTaskTable | None = None
     classifiers: Annotated[Values, _axis(_classifier)] = ("attention",)
     dimensions: Annotated[Values, _axis(_dimension, whole=True)] | None = None
+    metrics: Annotated[Values, _axis(_metric)] = ()
     sampler: Literal["reduced", "plain"] = "reduced"
     trials: int = Field(ge=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
@@ -234,7 +268,9 @@ class Study(_Strict):
         names = [_column(key) for key in self.axes]
         at = [f"at_{item.name}" for item in fields(Task)] if self.at is not None else []
         copies = {name: name.removeprefix("at_") for name in at if name not in names}
-        fixed = {"sampler": self.sampler, "seed": self.seed}
+        fixed: dict[str, Any] = {"sampler": self.sampler, "seed": self.seed}
+        if self.metrics:
+            fixed["metrics"] = " ".join(self.metrics)
         return Grid(axes, tuple(dict.fromkeys([*names, *at, *fixed])), copies, fixed)
 
     def _zip_problems(self) -> Iterator[str]:
