@@ -17,6 +17,7 @@ from sparsetoken.simulation.reduced import (
     reduced_vectorised,
     token_noise,
 )
+from sparsetoken.simulation.reused import reduced_reused
 
 TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
 
@@ -48,17 +49,22 @@ def test_the_triangular_factor_has_the_gram_matrix_of_a_gaussian_matrix():
     assert kstest(np.linalg.det(grams), np.linalg.det(expected)).pvalue > 1e-3 / 5
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 4])
-def test_queries_have_the_law_of_the_stages_done_on_drawn_tokens(dimension):
+@pytest.mark.parametrize(("dimension", "reuse"), [(2, False), (3, False), (4, False), (3, True)])
+def test_queries_have_the_law_of_the_stages_done_on_drawn_tokens(dimension, reuse):
     """Do stages 1 to 3 on arrays (draws, n, L, d), for 4,000 draws of either kind.
 
     One degree of a chi more or less changes every law at these dimensions by far more than the
-    distance of 0.05 that the test notices; 9 comparisons share a level of 1e-3.
+    distance of 0.05 that the test notices; 12 comparisons share a level of 1e-3.
     """
     draws, count, steps = 4000, 6, {"readout_step": 2.0, "bias_step": 1.0, "query_step": 3.0}
     training = Training(count / dimension, 1.0, loss="logistic", **steps)
     rng = np.random.default_rng(7)
-    found = [reduced_query(TASK, training, count, dimension, rng) for _ in range(draws)]
+    found = [
+        reduced_reused(TASK, training, count, dimension, rng)[0]
+        if reuse
+        else reduced_query(TASK, training, count, dimension, rng)
+        for _ in range(draws)
+    ]
     y = np.where(rng.random((draws, count)) < TASK.positive_rate, 1.0, -1.0)
     tokens = rng.standard_normal((draws, count, TASK.length, dimension))
     tokens[:, :, : TASK.informative, 0] += TASK.strength * (y > 0)[..., None]
@@ -77,7 +83,7 @@ def test_queries_have_the_law_of_the_stages_done_on_drawn_tokens(dimension):
     }
     for name, expected in compared.items():
         drawn = [getattr(state, name) for state in found]
-        assert ks_2samp(drawn, expected).pvalue > 1e-3 / 9, name
+        assert ks_2samp(drawn, expected).pvalue > 1e-3 / 12, name
 
 
 def test_single_precision_features():

@@ -357,12 +357,13 @@ def _carried_over(
     saddle: Saddle,
     offset: Array | None = None,
     frozen: int | None = None,
-    most: int = _CORRECTIONS,
+    most: int | None = None,
 ) -> _Carried:
     """Repeat x ← x - H⁻¹ ∇Ψ with the Hessian of the coarse law and the gradient of the fine one.
 
     The `offset` between the two solutions at a problem nearby is a first guess of that here. A
-    variable that is `frozen` stays as it is. There are `most` corrections.
+    variable that is `frozen` stays as it is. There are `most` corrections, if
+    that is given.
     """
     rough = saddle.result
     index = np.flatnonzero(np.arange(len(rough.point)) != (-1 if frozen is None else frozen))
@@ -371,7 +372,7 @@ def _carried_over(
     point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
     if offset is not None and np.all(np.abs(offset[-3:]) <= 0.3 * point[-3:]):
         point = point + offset
-    for _ in range(most):
+    for _ in range(_CORRECTIONS if most is None else most):
         found = potential.first_order(point, ridge, saddle.smoothing)
         correction = -inverse @ found.gradient
         shifts = -(found.replicate_gradients - found.gradient) @ inverse.T
