@@ -245,11 +245,11 @@ def test_the_bar_of_the_error_holds_that_of_the_overlap() -> None:
     task = Task(10, 2, 2.5, 0.4)
     states = floor_module._States(task, places_law(10, 2, 7), 1.0)
     states.bars["overlap"] = 0.05
-    error, bar = states._error("overlap")
+    best = states._best("overlap")
     moved = states.values["overlap"] - 0.05
     other = oracle(task.replace(strength=2.5 * np.sqrt(moved)), classifier="bayes")
-    assert abs(other.error - error) <= bar
-    assert bar < 0.05
+    assert abs(other.error - best.error) <= best.uncertainty
+    assert best.uncertainty < 0.05
 
 
 def test_near_an_end_the_status_says_so() -> None:
@@ -258,6 +258,13 @@ def test_near_an_end_the_status_says_so() -> None:
     assert phase is not None
     found = floor(task, phase.ends, tolerance=1.0)
     assert found.solution.status is Status.NEAR_THRESHOLD
+
+
+def test_errors_too_rare_for_the_points_are_said_to_be_a_bound() -> None:
+    found = floor(Task(10, 9, 5.0), 2.0)
+    assert found.solution.status is Status.BEYOND_REACH
+    assert found.error < found.uncertainty.error < 1e-3
+    assert floor(Task(10, 1, 5.0), 2.0).solution.status is Status.CONVERGED
 
 
 def test_bad_input_is_named() -> None:

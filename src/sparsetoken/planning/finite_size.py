@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
+from sparsetoken.limits import MOST_TRIALS
 from sparsetoken.records import Record
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Query, Task, Training
@@ -101,7 +102,7 @@ def finite_size(
     (200, 200)
     """
     dimension = validation.integer("dimension", dimension, low=2)
-    trials = validation.integer("trials", trials, low=4)
+    trials = validation.integer("trials", trials, low=4, high=MOST_TRIALS)
     kind: dict[str, Any] = {"classifier": classifier, "query": query, "at": at}
     prediction = predict(task, training, tolerance=tolerance, **kind)
     limit, bar = prediction.test_error, prediction.uncertainty.test_error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
-from sparsetoken.limits import MOST_WORKERS
+from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
 from sparsetoken.planning.best_training import (
     MOST_PREDICTIONS,
     SCHEDULES,
@@ -216,7 +216,7 @@ def plan(
     validation.instance("task", task, Task)
     dimension = validation.integer("dimension", dimension, low=2)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
-    trials = validation.integer("trials", trials, low=0)
+    trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     seed = validation.integer("seed", seed, low=0)
     metric, goal = _goal(task, error, auc, samples)

@@ -15,6 +15,7 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.learning.gradient import batch_sums
+from sparsetoken.limits import MOST_TRIALS
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.records import Curve, Record
 from sparsetoken.simulation.averages import averages
@@ -108,7 +109,7 @@ def simulate_descent(
     if not chosen or not all(isinstance(step, Step) for step in chosen):
         raise ParameterError("steps", steps, "one Step or more")
     dimension = validation.integer("dimension", dimension, low=5)
-    trials = validation.integer("trials", trials, low=1)
+    trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     seed = validation.integer("seed", seed, low=0)
     validation.choice("sampler", sampler, ("reduced", "plain"))
     _check_reuse(reuse, sampler, chosen)

@@ -15,6 +15,7 @@ from sparsetoken.learning.features import attention_features
 from sparsetoken.learning.gradient import batch_sums
 from sparsetoken.learning.readout import fit_readout
 from sparsetoken.learning.stages import first_step, query_step
+from sparsetoken.limits import MOST_TRIALS
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
@@ -137,7 +138,7 @@ def simulate_joint(
     if not training.reuse:
         raise ParameterError("training.reuse", False, "True: one data set serves all parameters")
     dimension = validation.integer("dimension", dimension, low=2)
-    trials = validation.integer("trials", trials, low=1)
+    trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     max_steps = validation.integer("max_steps", max_steps, low=1)
     seed = validation.integer("seed", seed, low=0)
     validation.choice("start", start, STARTS)

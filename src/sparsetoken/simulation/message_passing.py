@@ -20,6 +20,7 @@ from scipy.special import gammaln
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.learning.features import sequence_array
+from sparsetoken.limits import MOST_TRIALS
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
 from sparsetoken.simulation.averages import averages
@@ -387,7 +388,7 @@ def simulate_message_passing(
     validation.instance("task", task, Task)
     alpha = validation.real("alpha", alpha, low=0, inclusive=False)
     dimension = validation.integer("dimension", dimension, low=2)
-    trials = validation.integer("trials", trials, low=1)
+    trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     steps = validation.integer("steps", steps, low=1)
     seed = validation.integer("seed", seed, low=0)
     validation.choice("sampler", sampler, SAMPLERS)

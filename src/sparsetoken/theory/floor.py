@@ -6,8 +6,8 @@ several solutions the statistical one has the largest free energy; message passi
 efficient algorithm, reaches the smallest one. Where they differ the phase is hard.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,7 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Task
-from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.oracle import Oracle, oracle
 from sparsetoken.theory.places import PlacesLaw, places_law
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.validation import ParameterError
@@ -377,22 +377,22 @@ class _States:
         return max(self.bars["overlap"], self.bars["reachable_overlap"])
 
     def summary(self, tolerance: float) -> Floor:
-        errors = {"": self._error("overlap")}
-        errors["reachable_"] = self._error("reachable_overlap") if self.hard else errors[""]
+        found = {"": self._best("overlap")}
+        found["reachable_"] = self._best("reachable_overlap") if self.hard else found[""]
         bars = FloorUncertainty(
-            **self.bars, **{f"{name}error": bar for name, (_, bar) in errors.items()}
+            **self.bars, **{f"{name}error": best.uncertainty for name, best in found.items()}
         )
         return Floor(
             **self.values,
-            **{f"{name}error": error for name, (error, _) in errors.items()},
+            **{f"{name}error": best.error for name, best in found.items()},
             phase="hard" if self.hard else "easy",
             alpha=self.alpha,
             uncertainty=bars,
-            solution=self._solution(tolerance),
+            solution=self._solution(tolerance, [best.solution for best in found.values()]),
         )
 
-    def _error(self, name: str) -> tuple[float, float]:
-        """Return the test error of the best classifier at an overlap, and its error bar.
+    def _best(self, name: str) -> Oracle:
+        """Return the best classifier at an overlap, the bar with what the overlap's bar moves.
 
         Moving the R informative tokens by δ each changes the law of a positive by at most
         δ√R/√(2π) in total variation, and so the error by π times that.
@@ -404,15 +404,18 @@ class _States:
         low = max(overlap - self.bars[name], 0.0)
         shift = max(shift, strength * (np.sqrt(overlap) - np.sqrt(low)))
         moved = self.task.positive_rate * shift * np.sqrt(self.task.counts.mean / (2 * np.pi))
-        return found.error, float(found.uncertainty + moved)
+        return replace(found, uncertainty=float(found.uncertainty + moved))
 
-    def _solution(self, tolerance: float) -> Solution:
+    def _solution(self, tolerance: float, errors: Sequence[Solution]) -> Solution:
         residual = self.largest_bar
         if not self.sure:
             return Solution(Status.NEAR_THRESHOLD, residual, 0, "near an end of the hard phase")
         if residual > tolerance:
             detail = f"the overlap is known to ± {residual:.2g}, {tolerance:g} was wanted"
             return Solution(Status.TOLERANCE_NOT_REACHED, residual, 0, detail)
+        for found in errors:
+            if found.status is Status.BEYOND_REACH:
+                return replace(found, residual=residual)
         return Solution(Status.CONVERGED, residual, 0)
 
 
