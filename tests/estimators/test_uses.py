@@ -266,12 +266,14 @@ def test_explaining_through_pipelines_and_searches() -> None:
         explain(PooledClassifier().fit(bags.X, bags.y), bags.X)
 
 
-def test_scores_refuse_labels_of_another_shape(fitted: Any) -> None:
+def test_scores_refuse_labels_of_another_shape_or_kind(fitted: Any) -> None:
     model, X, y, _ = fitted
     assert model.score(X, y) > 0.9
-    for wrong in (y[:, None], [1], None, y[:-1]):
+    for wrong in (y[:, None], [1], None, y[:-1], y.astype(str), y + 7):
         with pytest.raises(ParameterError, match=r"^(shape of )?y"):
             model.score(X, wrong)
+    new = np.where(np.arange(len(y)) == 0, 7, y)  # a class that only the test samples have
+    assert 0.9 < model.score(X, new) < 1
 
 
 def test_targets_of_two_classes_are_checked(fitted: Any) -> None:

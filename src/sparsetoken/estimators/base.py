@@ -189,6 +189,10 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ParameterError(
                 "shape of y", labels.shape, f"({len(predicted)},), a label a sample"
             )
+        # A class that no training sample had may come up in a fold; labels that are all unknown,
+        # such as strings for numbers, are another kind of label.
+        if not np.isin(labels, self.classes_).any():
+            raise ParameterError("y", labels[0], f"labels of fit, such as {self.classes_[0]!r}")
         return float(np.average(predicted == labels, weights=sample_weight))
 
     def __sklearn_tags__(self) -> Any:

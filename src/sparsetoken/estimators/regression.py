@@ -44,6 +44,18 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The fit to t, with all that it tells: `family_`, `candidates_`, `transform`, ...
     middle_, unit_ : float
         The target is middle_ + unit_ × t.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsetoken import AttentionRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X, value = rng.standard_normal((200, 5, 3)), rng.standard_normal(200)
+    >>> X[:, 2, 0] += 6  # one token is marked along the first axis,
+    >>> X[:, 2, 1] = value  # and says the target along the second
+    >>> model = AttentionRegressor().fit(X[:150], 10 + 2 * value[:150])
+    >>> model.score(X[150:], 10 + 2 * value[150:]) > 0.9
+    True
     """
 
     def __init__(
