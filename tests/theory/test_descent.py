@@ -124,6 +124,17 @@ def test_large_steps_are_said_to_amplify() -> None:
     assert gentle[-1].solution.status is Status.CONVERGED
 
 
+def test_a_bias_that_one_batch_throws_about_is_said_to_amplify() -> None:
+    # The mean label of 100 samples moves the bias by more than the readout's size.
+    task, step = Task(10, 1, 4.0, 0.5), Step(0.25, 0.28, 8.7, 3.2)
+    last = descend(task, [step] * 8, tolerance=0.01)[-1]
+    assert last.solution.status is Status.AMPLIFIED
+    trials = simulate_descent(task, [step] * 8, dimension=400, trials=6)[-1]
+    assert trials.test_error > last.test_error + 0.2
+    calm = descend(task, [Step(0.25, 0.8, 0.5, 1.5)] * 8, tolerance=0.01)[-1]
+    assert calm.solution.status is Status.CONVERGED
+
+
 def test_amplification_is_the_growth_of_a_deviation() -> None:
     """Start two paths a relative 1e-4 apart: their distance grows no more than is said."""
     task, step = Task(8, 2, 4.0, 0.4), Step(2.0, 8.0, 4.0, 5.0)

@@ -41,7 +41,7 @@ _WORDS = """\b
 Words in the table:
   alignment, readout cosine  cosines of the query and of the readout with the signal
   sharpness                  inverse temperature times the query's norm
-  amplification              how much a small deviation after an earlier step has grown; well above
+  amplification              to what the chance of a batch has grown, in units of 1/√d; well above
                              1 a finite dimension takes other paths than the limit
 """
 

@@ -70,7 +70,8 @@ class DescentState(Ranked, Record):
     uncertainty : dict
         Numerical error bars.
     amplification : float
-        The most by which a small relative deviation after an earlier step has grown.
+        The most to which what one batch's chance changes has grown, relative to the parameters'
+        sizes and in units of 1/√d.
     solution : Solution
     ranking : Ranking
         How well the scores rank fresh sequences: AUC, average precision, curves.
@@ -360,7 +361,7 @@ def _solve(
 
 def _solution(growth: float, bar: float, tolerance: float, steps: int) -> Solution:
     if growth > AMPLIFIED:
-        detail = f"a relative deviation grows up to {growth:.2g}-fold"
+        detail = f"trials of dimension d deviate by some {growth:.2g}/√d of the parameters' sizes"
         return Solution(Status.AMPLIFIED, bar, steps, detail)
     if bar > tolerance:
         detail = f"the test error is known to ± {bar:.2g}, {tolerance:g} was wanted"
@@ -371,30 +372,50 @@ def _solution(growth: float, bar: float, tolerance: float, steps: int) -> Soluti
 def _amplifications(
     task: Task, loss: Loss, steps: Sequence[Step], states: Sequence[_State]
 ) -> list[float]:
-    """Return, after each step, the largest growth of a small deviation made after an earlier one.
+    """Return, after each step, the largest growth of what one batch's chance has changed before.
 
-    The norm of the product of the steps' Jacobians, in coordinates relative to the sizes of readout,
-    query and bias; a few points are enough for that.
+    A batch moves every coordinate by some 1/√d of the sizes of readout, query and bias; the bias by
+    more where its step is large for the readout's size. That is followed through the steps: the norm
+    of the product of their Jacobians in coordinates relative to those sizes. A few points are
+    enough.
     """
     draws = _Draws.make(task, _COARSE_SIZE, replicates=1)
     products: list[Array] = []
-    growth = [1.0]
-    for before, after, step in zip(states, states[1:], steps[1:], strict=False):
-        scale, new_scale = before.scales(), after.scales()
-        jacobian = np.zeros((6, 6))
-        for index in np.flatnonzero(scale):
-            moved = np.zeros(6)
-            moved[index] = 1e-4 * scale[index]
-            ends = [
-                _advance(
-                    task, loss, step, _State.from_coordinates(before.coordinates() + part), draws
-                ).coordinates()
-                for part in (moved, -moved)
-            ]
-            jacobian[:, index] = (ends[0] - ends[1]) / 2e-4
-        relative = np.divide(
-            jacobian, new_scale[:, None], out=np.zeros((6, 6)), where=new_scale[:, None] > 0
-        )
-        products = [relative @ product for product in [*products, np.eye(6)]]
+    growth = []
+    for before, after, step in zip([_State(), *states], states, steps, strict=False):
+        relative = _relative_jacobian(task, loss, step, before, after, draws)
+        chance = np.diag([1.0] * 5 + [_bias_chance(task, loss, step, before, after, draws)])
+        products = [*(relative @ product for product in products), chance]
         growth.append(max(1.0, *(float(np.linalg.norm(product, 2)) for product in products)))
     return growth
+
+
+def _bias_chance(
+    task: Task, loss: Loss, step: Step, before: _State, after: _State, draws: _Draws
+) -> float:
+    """Return by how much one batch's chance moves the bias, relative to its size, times √d."""
+    frame = before.in_frame(step.inverse_temperature)
+    noise = mean_gradient(task, loss, frame, draws.at(frame.sharpness), _ORDERS[1]).bias_noise
+    size = float(after.scales()[-1])
+    return max(1.0, step.bias_step * np.sqrt(noise / step.alpha) / size) if size > 0 else 1.0
+
+
+def _relative_jacobian(
+    task: Task, loss: Loss, step: Step, before: _State, after: _State, draws: _Draws
+) -> Array:
+    """Return the change of a step's end with its start, both relative to their sizes, (6, 6)."""
+    scale, new_scale = before.scales(), after.scales()
+    jacobian = np.zeros((6, 6))
+    for index in np.flatnonzero(scale):
+        moved = np.zeros(6)
+        moved[index] = 1e-4 * scale[index]
+        ends = [
+            _advance(
+                task, loss, step, _State.from_coordinates(before.coordinates() + part), draws
+            ).coordinates()
+            for part in (moved, -moved)
+        ]
+        jacobian[:, index] = (ends[0] - ends[1]) / 2e-4
+    return np.divide(
+        jacobian, new_scale[:, None], out=np.zeros((6, 6)), where=new_scale[:, None] > 0
+    )

@@ -70,6 +70,8 @@ class Gradient:
     bias : E[h]
     readout_noise, cross_noise, query_noise : float
         E[h² Σ p²], E[h² Σ p k] and E[h² Σ k²]: variances in every other direction, times n.
+    bias_noise : float
+        E[h²], the variance of a batch's bias gradient, times n, if its mean is small.
     """
 
     readout: Array
@@ -78,6 +80,7 @@ class Gradient:
     readout_noise: float
     cross_noise: float
     query_noise: float
+    bias_noise: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +112,10 @@ def mean_gradient(
     task: Task, loss: Loss, readout: FrameReadout, draws: Sequence[TokenDraw], order: int = 8
 ) -> Gradient:
     """Return the means over the given draws; `order` is that of the quadrature's panels."""
-    total = np.zeros(10)
+    total = np.zeros(11)
     for label, rate, sums in _each(task, readout, draws):
         total += rate / len(draws) * _means(task, loss, readout, sums, label, order)
-    return Gradient(total[:3], total[3:6], *map(float, total[6:10]))
+    return Gradient(total[:3], total[3:6], *map(float, total[6:]))
 
 
 def sequence_scores(task: Task, readout: FrameReadout, draws: Sequence[TokenDraw]) -> ScoreLaw:
@@ -251,6 +254,7 @@ def _means(
         q * square,
         cross,
         squares,
+        q,
     )
     return np.array([float(column.mean()) for column in columns])
 
