@@ -1,6 +1,6 @@
 """Compare the error bars of the theory with its true error.
 
-    python benchmarks/theory_uncertainty.py [--settings 60] [--finer 5]
+    python benchmarks/theory_uncertainty.py [--settings 60] [--finer 5] [--reuse]
 
 Each random setting is predicted with the default number of points of the law of features, and with
 2^finer times as many from other random streams, which stands for the truth. Reported: how often
@@ -13,14 +13,15 @@ import os
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from random_settings import Setting, random_setting
 
 from sparsetoken import Prediction, Query, Task, predict
-from sparsetoken.theory import features, prediction
+from sparsetoken.theory import prediction
 from sparsetoken.theory.laws import FeatureLaw
 
 FIELDS = ("test_error", "train_loss", "train_error")
@@ -31,23 +32,29 @@ OTHER_SEED = 1000
 
 
 @contextmanager
-def law_of_size(log2_points: int, seed: int = 0) -> Iterator[None]:
-    """Make predictions use this many points of the law, of random streams shifted by `seed`."""
-    sizes = prediction.FIRST_SIZE, prediction.LAST_SIZE
-    original = prediction.attention_law
+def law_of_size(log2_points: int, shift: int = 0) -> Iterator[None]:
+    """Make predictions use this many points of each law, of random streams shifted by `shift`."""
+    sizes = ("FIRST_SIZE", "LEAST_SIZE", "LAST_SIZE")
+    kept = {name: getattr(prediction, name) for name in (*sizes, "feature_law", "training_law")}
 
-    def reseeded(task: Task, query: Query, log2_points: int, own_seed: int = 0) -> FeatureLaw:
-        return original(task, query, log2_points, own_seed + seed)
+    def feature_law(
+        task: Task, classifier: str, query: Query | None, log2_points: int, seed: int = 0
+    ) -> FeatureLaw:
+        return kept["feature_law"](task, classifier, query, log2_points, seed + shift)
 
-    prediction.FIRST_SIZE = prediction.LAST_SIZE = log2_points
-    prediction.attention_law = reseeded
+    def training_law(*problem: Any) -> Callable[[int, int], FeatureLaw]:
+        make = kept["training_law"](*problem)
+        return lambda size, seed: make(size, seed + shift)
+
+    changed: dict[str, Any] = dict.fromkeys(sizes, log2_points)
+    changed |= {"feature_law": feature_law, "training_law": training_law}
+    for name, value in changed.items():
+        setattr(prediction, name, value)
     try:
         yield
     finally:
-        prediction.FIRST_SIZE, prediction.LAST_SIZE = sizes
-        prediction.attention_law = original
-        features.draw_tokens.cache_clear()
-        original.cache_clear()
+        for name, value in kept.items():
+            setattr(prediction, name, value)
 
 
 def predicted(setting: Setting) -> Prediction:
@@ -79,10 +86,13 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="Number of the first setting.")
     parser.add_argument("--finer", type=int, default=5, help="Power of two.")
+    parser.add_argument("--reuse", action="store_true", help="Train without a split.")
     options = parser.parse_args()
     results = []
     for number in range(options.first, options.first + options.settings):
-        setting = random_setting(number, seed=3, classifiers=("attention",), shifted=0.3)
+        setting = random_setting(
+            number, seed=3, classifiers=("attention",), shifted=0.3, reused=options.reuse
+        )
         compared = compare(setting, options.finer)
         if compared is None:
             print(f"not converged [{number}] {setting}", flush=True)

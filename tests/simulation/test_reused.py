@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from sparsetoken import ParameterError, Query, Task, Training, predict, run_trial, simulate
+from sparsetoken import (
+    ParameterError,
+    Query,
+    Task,
+    Training,
+    capacity,
+    predict,
+    run_trial,
+    simulate,
+)
 from sparsetoken.simulation.samplers import SAMPLERS
 
 TASK = Task(5, 2, 2.5, 0.4)
@@ -63,3 +72,19 @@ def test_what_cannot_be_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(SAMPLERS, "other", other())
     with pytest.raises(ParameterError, match=r"sampler = 'reduced' .* 'plain'"):
         run_trial(TASK, TRAINING, dimension=10, trial=0, classifier="other")
+
+
+def test_capacity_without_a_split_is_where_data_cease_to_be_separable() -> None:
+    """Pure noise, d = 100: the transition is 6 % wide, and 13 % away on either side it is over.
+
+    12 trials: 97 % of them expected on the right side, 8 of 12 accepted (z = -6). With the capacity
+    2 of a split both sides would be inseparable.
+    """
+    noise = Task(10, 1, 0.0)
+    training = Training(2.0, 2.0, loss="squared_hinge", ridge=0.0, query_step=60.0, reuse=True)
+    limit = capacity(noise, training).alpha
+    assert 0.87 * limit > 2.3
+    for ratio, separable in ((0.87, True), (1.13, False)):
+        at = training.replace(alpha0=ratio * limit, alpha1=ratio * limit)
+        found = [run_trial(noise, at, dimension=100, trial=k).separable for k in range(12)]
+        assert found.count(separable) >= 8
