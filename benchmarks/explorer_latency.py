@@ -1,22 +1,32 @@
 """How long a slider of the explorer waits: from its message to the first and to the final answer.
 
-    python benchmarks/explorer_latency.py [--events 200] [--views learning query ...] [--dash]
+    python benchmarks/explorer_latency.py [--events 200] [--views learning query ...] [--dash PYTHON]
 
-For each view a slider (the signal's strength) runs along a path of events. "First" is the time from
-the message to the first line or row at screen accuracy, "screen" to the last one, and "final" to
-the end of the refined answer after the slider has come to rest. With --dash the learning-curve view
-is written in Dash too (pip install dash), with the same lines at the default accuracy, and asked for
-the same path in the same run.
+For each view a slider runs along a path of events, the next one as soon as something new was drawn;
+every tenth time it comes to rest, in slow views (map, strength) every fiftieth. "First" is the time
+from the message to the first line or map that can be drawn, "screen" to the last one at screen
+accuracy, "number" to the values at the present settings at the package's default accuracy, and
+"final" to the end of the refined answer. Beside the time on the clock stands
+the processor time that the server and its workers took, which a busy machine does not stretch; work
+of two workers at once counts twice in it.
+
+With --dash the learning-curve view written in Dash (benchmarks/explorer_dash.py) is asked for a tenth
+of the same path in the same run, by the interpreter of an environment that has dash and this package.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,125 +34,199 @@ import websockets
 
 from sparsetoken.explorer.state import VIEWS
 
-LIGHT = {"classifiers": "attention,pooled"}
-
-DASH = """
-import numpy as np, sys
-from dash import Dash, Input, Output, dcc, html
-import plotly.graph_objects as go
-from sparsetoken import Task, Training, curve
-app = Dash(__name__)
-app.layout = html.Div([dcc.Slider(1, 10, value=5, id="s"), dcc.Graph(id="g")])
-@app.callback(Output("g", "figure"), Input("s", "value"))
-def draw(strength):
-    task, training = Task(10, 1, strength), Training(4.0, 4.0, ridge=1e-5, query_step=50.0)
-    figure = go.Figure()
-    for name in ("attention", "pooled"):
-        found = curve(task, training, values=np.geomspace(0.1, 100, 24), classifier=name)
-        figure.add_scatter(x=list(found.values), y=found.column("test_error"), name=name)
-    return figure
-app.run(port=int(sys.argv[1]), debug=False)
-"""
+# A slider of each view that is not on its axis, and the way it goes.
+SLIDERS = {
+    "learning": ("strength", 5.0, 3.0),
+    "query": ("strength", 5.0, 3.0),
+    "turning": ("strength", 5.0, 3.0),
+    "strength": ("positive_rate", 0.5, 0.3),
+    "capacity": ("alpha0", 4.0, 3.0),
+    "map": ("query_step", 50.0, 30.0),
+    "shift": ("strength", 5.0, 3.0),
+    "inside": ("strength", 5.0, 3.0),
+}
+REST = 10
+REST_IF_SLOW = 50
+SLOW = ("map", "strength")
+DASH_PORT = 8722
+MARKS = ("first", "screen", "number", "final")
 
 
-async def path(url: str, view: str, events: int) -> dict[str, list[float]]:
+class Meter:
+    """Processor time of a process and all that descend from it, also of those that have ended."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._read: dict[int, float] = {}
+
+    def read(self) -> float:
+        """Return the time so far, in seconds."""
+        for member in self._family(self._process):
+            known = self._read.get(member, 0.0)
+            self._read[member] = max(known, self._of_threads(member), self._of_process(member))
+        return sum(self._read.values())
+
+    def _of_threads(self, process: int) -> float:
+        """Return what the threads that are there took, to the nanosecond."""
+        total = 0
+        for schedule in Path(f"/proc/{process}/task").glob("*/schedstat"):
+            with suppress(OSError):
+                total += int(schedule.read_text().split()[0])
+        return total / 1e9
+
+    def _of_process(self, process: int) -> float:
+        """Return what a process took, also in threads that have ended, to a hundredth of a second."""
+        with suppress(OSError):
+            words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+    def _family(self, process: int) -> Iterator[int]:
+        yield process
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
+            with suppress(OSError):
+                for child in children.read_text().split():
+                    yield from self._family(int(child))
+
+
+class Stopwatch:
+    """Times since it was made, on the clock and of the processors."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._begin = time.perf_counter(), meter.read()
+
+    def read(self) -> tuple[float, float]:
+        """Return both times so far, in seconds."""
+        clock = time.perf_counter() - self._begin[0]
+        return clock, self._meter.read() - self._begin[1]
+
+
+def way(view: str, events: int) -> list[float]:
+    """Return the values of the slider, none of them twice."""
+    _, middle, swing = SLIDERS[view]
+    return list(middle + swing * np.sin(np.linspace(0, 2 * np.pi * np.sqrt(5), events)))
+
+
+async def path(url: str, view: str, events: int, meter: Meter) -> dict[str, list[Any]]:
     """Move the slider along its path and return the waiting times, in seconds."""
-    times: dict[str, list[float]] = {"first": [], "screen": [], "final": []}
-    values: dict[str, Any] = {"view": view, "points": 24}
-    if view in ("learning", "map", "shift", "strength", "capacity"):
-        values["classifiers"] = [
-            name for name in ("attention", "pooled") if name in VIEWS[view].classifiers
-        ]
-    origin = url.rstrip("/")
-    async with websockets.connect(
-        url.replace("http", "ws") + "socket", origin=origin, max_size=None
-    ) as socket:
-        strengths = 5 + 3 * np.sin(np.linspace(0, 6, events))
-        for number, strength in enumerate(strengths):
-            begin = time.perf_counter()
-            state = {**values, "strength": float(strength)}
-            await socket.send(json.dumps({"kind": "draw", "number": number, "state": state}))
-            rest = number % 20 == 19  # now and then the slider comes to rest
-            first = True
-            while True:
-                message = json.loads(await socket.recv())
-                if message.get("number") != number:
-                    continue
-                if message["kind"] == "error":
-                    raise RuntimeError(message["text"])
-                if first:
-                    times["first"].append(time.perf_counter() - begin)
-                    first = False
-                if message["kind"] == "done" and message["accuracy"] == "screen":
-                    times["screen"].append(time.perf_counter() - begin)
-                    if not rest:
-                        break
-                if message["kind"] == "done" and message["accuracy"] == "final":
-                    times["final"].append(time.perf_counter() - begin)
-                    break
+    times: dict[str, list[Any]] = {mark: [] for mark in MARKS}
+    address, origin = url.replace("http", "ws") + "socket", url.rstrip("/")
+    async with websockets.connect(address, origin=origin, max_size=None) as socket:
+        rest = REST_IF_SLOW if view in SLOW else REST
+        for number, value in enumerate(way(view, events)):
+            state = {"view": view, SLIDERS[view][0]: float(value)}
+            message = {"kind": "draw", "number": number, "state": state}
+            watch = Stopwatch(meter)
+            await socket.send(json.dumps(message))
+            seen = await answers(socket, number, watch, final=number % rest == rest - 1)
+            for mark, reading in seen.items():
+                times[mark].append(reading)
     return times
 
 
-def dash_times(events: int) -> list[float]:
+async def answers(socket: Any, number: int, watch: Stopwatch, final: bool) -> dict[str, Any]:
+    """Return when an answer came: its first piece, its screen accuracy, its end."""
+    seen: dict[str, Any] = {}
+    while True:
+        message = json.loads(await socket.recv())
+        if message.get("number") != number:
+            continue
+        if message["kind"] == "error":
+            raise RuntimeError(message["text"])
+        if message["kind"] in ("line", "map", "tokens"):
+            seen.setdefault("first", watch.read())
+            if not final:
+                return seen
+        if message["kind"] == "numbers" and message["accuracy"] == "final":
+            seen.setdefault("number", watch.read())
+        if message["kind"] == "done":
+            seen[message["accuracy"]] = watch.read()
+            if message["accuracy"] == "final":
+                return seen
+
+
+def dash_times(python: str, events: int) -> list[tuple[float, float]]:
     """Return the waiting times of the same view in Dash."""
-    process = subprocess.Popen([sys.executable, "-c", DASH, "8722"], stderr=subprocess.DEVNULL)
-    body = {
-        "output": "g.figure",
-        "outputs": {"id": "g", "property": "figure"},
-        "changedPropIds": ["s.value"],
-    }
+    program = str(Path(__file__).with_name("explorer_dash.py"))
     times = []
-    try:
-        for strength in 5 + 3 * np.sin(np.linspace(0, 6, events)):
-            inputs = [{"id": "s", "property": "value", "value": float(strength)}]
-            request = urllib.request.Request(
-                "http://127.0.0.1:8722/_dash-update-component",
-                json.dumps({**body, "inputs": inputs}).encode(),
-                {"Content-Type": "application/json"},
-            )
-            for _ in range(100):
-                begin = time.perf_counter()
-                try:
-                    with urllib.request.urlopen(request, timeout=120) as answer:
-                        answer.read()
-                    break
-                except OSError:
-                    time.sleep(0.3)
-            times.append(time.perf_counter() - begin)
-    finally:
-        process.kill()
-    return times
+    with subprocess.Popen([python, program, str(DASH_PORT)], stderr=subprocess.DEVNULL) as process:
+        meter = Meter(process.pid)
+        try:
+            for strength in [5.0, *way("learning", events)]:
+                watch = Stopwatch(meter)
+                ask_dash(strength)
+                times.append(watch.read())
+        finally:
+            process.kill()
+    return times[1:]  # the first one waits for the server to start
 
 
-def show(name: str, times: list[float]) -> str:
-    """Return median and 95th percentile in milliseconds."""
+def ask_dash(strength: float) -> None:
+    """Move the slider of the page in Dash, and wait for the figure."""
+    body = {
+        "output": "graph.figure",
+        "outputs": {"id": "graph", "property": "figure"},
+        "inputs": [{"id": "strength", "property": "value", "value": strength}],
+        "changedPropIds": ["strength.value"],
+    }
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{DASH_PORT}/_dash-update-component",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                answer.read()
+                return
+        except (ConnectionError, urllib.error.URLError):
+            time.sleep(0.2)
+    raise RuntimeError("the page in Dash does not answer")
+
+
+def cells(times: list[tuple[float, float]]) -> str:
+    """Return median and 95th percentile in milliseconds, on the clock and of the processors."""
     if not times:
-        return f"{name} -"
-    middle, high = 1000 * np.percentile(times, [50, 95])
-    return f"{name} {middle:.0f} / {high:.0f} ms"
+        return "–"
+    shown = [
+        f"{middle:.0f} / {high:.0f}"
+        for middle, high in 1000 * np.percentile(np.array(times), [50, 95], axis=0).T
+    ]
+    return f"{shown[0]} ({shown[1]})"
 
 
 def main() -> None:
+    """Print a table of all views."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=200)
-    parser.add_argument("--views", nargs="*", default=sorted(VIEWS))
-    parser.add_argument("--dash", action="store_true")
+    parser.add_argument("--views", nargs="*", default=list(VIEWS))
+    parser.add_argument("--dash", metavar="PYTHON")
     options = parser.parse_args()
     command = [sys.executable, "-m", "sparsetoken", "explore", "--no-browser"]
+    print("median / 95th percentile in ms on the clock (of the processors)")
+    print("| view |", " | ".join(MARKS), "|")
+    print("|---" * (1 + len(MARKS)) + "|")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         found = re.search(r"http://[\d.:]+/", server.stdout.readline())
         assert found is not None
-        time.sleep(1)
+        meter = Meter(server.pid)
         try:
-            print("median / 95th percentile")
             for view in options.views:
-                times = asyncio.run(path(found[0], view, options.events))
-                print(f"{view:9}", ", ".join(show(name, part) for name, part in times.items()))
+                asyncio.run(path(found[0], "query", 5, meter))  # all is loaded
+                times = asyncio.run(path(found[0], view, options.events, meter))
+                print(
+                    f"| {view} |", " | ".join(cells(times[mark]) for mark in MARKS), "|", flush=True
+                )
         finally:
             server.terminate()
     if options.dash:
-        print("learning curves in Dash:", show("answer", dash_times(options.events)))
+        print(
+            "| learning, in Dash | | | |",
+            cells(dash_times(options.dash, options.events // 10)),
+            "|",
+        )
 
 
 if __name__ == "__main__":

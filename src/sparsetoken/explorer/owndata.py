@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from sparsetoken.estimators.archive import read_labelled
+from sparsetoken.explorer.state import LIMITS
 from sparsetoken.validation import ParameterError
 
 __all__ = ["MOST_BYTES", "examine", "read_arrays"]
 
-MOST_BYTES = 20 * 2**20
+MOST_BYTES = LIMITS["file"]
 _MOST_ENTRIES = 4_000_000
 _SHOWN = 12
 

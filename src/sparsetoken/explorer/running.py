@@ -49,6 +49,8 @@ def _listen(port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((HOST, candidate))
+            # From now on a browser that is faster than the server waits for it.
+            listening.listen(128)
         except (OSError, OverflowError) as error:
             listening.close()
             if port is not None:

@@ -1,15 +1,15 @@
 """The page's server: a few fixed files, one socket a tab, and nothing that a client can name.
 
-Messages are small JSON objects. A client has one computation at a time: a new request makes the
-last one stale, and it ends at its next point. Only addresses of this machine are answered, and a
+Messages are small JSON objects. A client has one computation at a time, in processes that are kept
+warm: a new request makes the last one stale, and ends it. Only addresses of this machine are answered, and a
 page from elsewhere is refused by its origin.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import cache
+from contextlib import asynccontextmanager, suppress
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -27,7 +27,8 @@ from sparsetoken.explorer import owndata, texts
 from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.state import State, controls
-from sparsetoken.explorer.views import FINAL, SCREEN, Stale, pieces
+from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture, Piece, Stage
+from sparsetoken.explorer.workers import Crew
 from sparsetoken.validation import ParameterError
 
 __all__ = ["make_app", "plotly_script"]
@@ -42,6 +43,10 @@ _PAGE = {
 _MOST_MESSAGE = 8000
 _MOST_CLIENTS = 16
 _SECONDS = 60.0
+# What is on its way may be shown for so long after a newer request has come, and a picture that
+# grows is sent so often, in seconds.
+_PATIENCE = 0.3
+_BETWEEN = 0.04
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
@@ -97,9 +102,11 @@ class _OnlyThisMachine:
 class _Client:
     """One tab: its present computation, its simulation, and the socket to answer on."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(self, socket: WebSocket, crew: Crew, known: Known) -> None:
         self._socket = socket
-        self._latest = 0
+        self._crew, self._known = crew, known
+        self._wanted: tuple[int, State] | None = None
+        self._newer = asyncio.Event()
         self._drawing: asyncio.Task[None] | None = None
         self._counting: asyncio.Task[None] | None = None
         self._simulating: Simulating | None = None
@@ -109,38 +116,94 @@ class _Client:
         async with self._sending:
             await self._socket.send_text(json.dumps(message, allow_nan=False))
 
-    async def draw(self, number: int, state: State) -> None:
-        """Answer at screen accuracy, then at the default accuracy, unless it becomes stale."""
-        self._latest = number
-        if self._drawing is not None:
-            await asyncio.wait([self._drawing])
-        if number == self._latest:
-            self._drawing = asyncio.create_task(self._answer(number, state))
+    def draw(self, number: int, state: State) -> None:
+        """Answer this request instead of the last one."""
+        self._wanted = (number, state)
+        self._newer.set()
+        if self._drawing is None:
+            self._drawing = asyncio.create_task(self._keep_drawing())
 
-    async def _answer(self, number: int, state: State) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _SECONDS
+    async def _keep_drawing(self) -> None:
+        """Answer the newest request, again and again; one that is overtaken is cancelled."""
+        while True:
+            await self._newer.wait()
+            self._newer.clear()
+            assert self._wanted is not None
+            seen = asyncio.Event()
+            answer = asyncio.create_task(self._answer(*self._wanted, seen))
+            newer = asyncio.create_task(self._newer.wait())
+            try:
+                await asyncio.wait({answer, newer}, return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done():
+                    # Something must be seen while a slider moves all the time.
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(seen.wait(), _PATIENCE)
+            finally:
+                for task in (answer, newer):
+                    task.cancel()
+                await asyncio.gather(answer, newer, return_exceptions=True)
 
-        def check() -> None:
-            if number != self._latest:
-                raise Stale
-            if loop.time() > end:
-                raise TimeoutError
-
+    async def _answer(self, number: int, state: State, seen: asyncio.Event) -> None:
+        """Answer with few points, with more, and at the default accuracy."""
+        answer = partial(_numbered, number)
         try:
-            for accuracy in (SCREEN, FINAL):
-                stream = pieces(state, accuracy, check)
-                while (piece := await run_in_threadpool(next, stream, None)) is not None:
-                    await self.send({"number": number, "accuracy": accuracy.name, **piece})
-                done = {"kind": "done", "number": number, "accuracy": accuracy.name}
-                await self.send({**done, "address": state.to_address()})
-        except Stale:
-            return
-        except TimeoutError:
-            text = f"This takes more than {_SECONDS:.0f} s here: ask for fewer points."
-            await self.send({"kind": "error", "number": number, "text": text})
+            picture = Picture(state, self._known)
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    for stage in (FIRST, SCREEN, FINAL):
+                        await self._draw_stage(picture, stage, answer)
+                        seen.set()
+                        if stage is not FIRST:
+                            await self.send(answer(stage, {"kind": "done"}))
+            except TimeoutError:
+                text = f"Stopped after {_SECONDS:.0f} s: ask for fewer points, or use Python."
+                await self.send(answer(FINAL, {"kind": "done", "text": text}))
         except (ParameterError, ArithmeticError, MemoryError) as error:
             await self.send({"kind": "error", "number": number, "text": str(error)})
+        except Exception as error:
+            text = f"This should not happen, please report it: {error!r}"
+            await self.send({"kind": "error", "number": number, "text": text})
+            raise
+        finally:
+            seen.set()
+
+    async def _draw_stage(
+        self, picture: Picture, stage: Stage, answer: Callable[[Stage, Piece], Piece]
+    ) -> None:
+        """Compute what a stage needs, as many batches at once as there are workers, and show it."""
+        batches = picture.batches(stage)
+        total, done, shown = len(batches), 0, asyncio.get_running_loop().time()
+        todo = iter(batches)
+
+        async def consume() -> None:
+            nonlocal done, shown
+            for batch in todo:
+                picture.put(batch, await self._crew.compute(batch))
+                done += 1
+                now = asyncio.get_running_loop().time()
+                if done < total and (stage is FIRST or now - shown > _BETWEEN):
+                    shown = now
+                    progress = {"kind": "refining", "done": done, "total": total}
+                    await self._show(picture, stage, answer, progress)
+
+        consumers = [asyncio.create_task(consume()) for _ in range(min(self._crew.size, total))]
+        try:
+            await asyncio.gather(*consumers)
+        finally:
+            for consumer in consumers:
+                consumer.cancel()
+            await asyncio.gather(*consumers, return_exceptions=True)
+        await self._show(picture, stage, answer)
+
+    async def _show(
+        self,
+        picture: Picture,
+        stage: Stage,
+        answer: Callable[[Stage, Piece], Piece],
+        *more: Piece,
+    ) -> None:
+        for piece in (*picture.pieces(), *more):
+            await self.send(answer(stage, piece))
 
     async def simulate(self, state: State) -> None:
         await self.cancel()
@@ -161,11 +224,14 @@ class _Client:
             await run_in_threadpool(simulating.stop)
 
     async def close(self) -> None:
-        self._latest = -1
-        await self.cancel()
         for task in (self._drawing, self._counting):
             if task is not None:
                 task.cancel()
+        await self.cancel()
+
+
+def _numbered(number: int, stage: Stage, piece: Piece) -> Piece:
+    return {**piece, "number": number, "accuracy": stage.accuracy}
 
 
 async def _handle(client: _Client, message: dict[str, Any]) -> None:
@@ -197,7 +263,7 @@ async def _handle(client: _Client, message: dict[str, Any]) -> None:
         number = message.get("number")
         if isinstance(number, bool) or not isinstance(number, int):
             raise ParameterError("number", number, "an integer")
-        await client.draw(number, state)
+        client.draw(number, state)
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -215,7 +281,7 @@ def _read(text: str) -> dict[str, Any]:
 def make_app(hosts: frozenset[str]) -> Starlette:
     """Return the application that answers under these hosts, such as "127.0.0.1:8719"."""
     clients: set[_Client] = set()
-    busy = asyncio.Lock()
+    crew, known, busy = Crew(), Known(), asyncio.Lock()
 
     async def page(request: Request) -> Response:
         found = _PAGE.get(request.path_params.get("name", ""))
@@ -250,8 +316,9 @@ def make_app(hosts: frozenset[str]) -> Starlette:
         if len(clients) >= _MOST_CLIENTS:
             await websocket.close(4429, "too many tabs are open")
             return
-        client = _Client(websocket)
+        client = _Client(websocket, crew, known)
         clients.add(client)
+        warming = asyncio.create_task(crew.start())
         try:
             while True:
                 try:
@@ -263,12 +330,14 @@ def make_app(hosts: frozenset[str]) -> Starlette:
         finally:
             clients.discard(client)
             await client.close()
+            await warming
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         for client in list(clients):
             await client.close()
+        crew.close()
 
     app = Starlette(
         routes=[

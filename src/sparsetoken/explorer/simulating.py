@@ -1,11 +1,11 @@
 """Simulated dots, in a process of their own that can be ended at any moment."""
 
-import multiprocessing
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-from sparsetoken.explorer.state import State
+from sparsetoken.explorer.state import SIMULATED, State
+from sparsetoken.explorer.workers import listen, process_context
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulating", "dot_settings"]
@@ -13,7 +13,7 @@ __all__ = ["Simulating", "dot_settings"]
 
 def dot_settings(state: State) -> dict[str, Any]:
     """Return where a simulated dot lies, or say why this view has none."""
-    if state.view not in ("learning", "query"):
+    if state.view not in SIMULATED:
         accepted = "learning curves or the query: other views have no simulated dots"
         raise ParameterError("view", state.view, accepted)
     flat = {**state.task.to_dict(), **state.training.to_dict(), **state.query.to_dict()}
@@ -26,17 +26,17 @@ class Simulating:
 
     def __init__(self, state: State) -> None:
         dot_settings(state)
-        context = multiprocessing.get_context("spawn")
-        self._receive, send = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work, args=(state, send), daemon=True)
+        context = process_context()
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_work, args=(state, other), daemon=True)
         self._process.start()
-        send.close()
+        other.close()
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield progress, then a dot for each classifier, until the worker is done or ended."""
         try:
             while True:
-                yield self._receive.recv()
+                yield self._connection.recv()
         except (EOFError, OSError):
             return
 
@@ -49,10 +49,7 @@ class Simulating:
 
 def _work(state: State, send: Connection) -> None:
     """Run in the worker: all trials of every line, one after another."""
-    import signal
-
-    # Ctrl-C is for the server, which ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    listen(send, lambda _: None)
     from sparsetoken.simulation.trials import simulate
 
     settings = dot_settings(state)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sparsetoken import __version__
 from sparsetoken.explorer.server import page_file, plotly_script
-from sparsetoken.explorer.state import VIEWS, State, controls
+from sparsetoken.explorer.state import QUANTITIES, VIEWS, State, field_title
 from sparsetoken.explorer.texts import as_python
 from sparsetoken.explorer.views import FINAL, pieces
 from sparsetoken.files import write_text
@@ -17,34 +17,33 @@ __all__ = ["write_snapshot"]
 _SHOW = """
 const pieces = JSON.parse(document.getElementById("pieces").textContent);
 const labels = JSON.parse(document.getElementById("labels").textContent);
-const plot = document.getElementById("plot");
+const find = (kind) => pieces.find((piece) => piece.kind === kind);
 const lines = pieces.filter((piece) => piece.kind === "line");
-const axes = pieces.find((piece) => piece.kind === "axes");
-const tokens = pieces.find((piece) => piece.kind === "tokens");
-if (tokens) drawTokens(plot, tokens);
-else if (axes) {
-  const rows = pieces.filter((piece) => piece.kind === "row").map((piece) => piece.values);
-  drawMap(plot, { axes, rows, ...labels });
-} else drawLines(plot, { lines, dots: [], ...labels });
+const here = find("numbers")?.rows[0]?.x ?? null;
+const scheme = window.matchMedia("(prefers-color-scheme: dark)");
+function draw() {
+  const dark = scheme.matches;
+  const made = find("tokens") ? tokensFigure(find("tokens"), dark)
+    : find("map") ? mapFigure({ ...find("map"), ...labels }, dark)
+    : linesFigure({ lines, dots: [], here, ...labels }, dark);
+  put(document.getElementById("plot"), made);
+}
+scheme.addEventListener("change", draw);
+draw();
 """
 
 
 def write_snapshot(state: State, path: Path) -> None:
     """Compute the view at the default accuracy and write it as one self-contained HTML file."""
     answer = list(pieces(state, FINAL, lambda: None))
-    described = {
-        field["name"]: field["description"]
-        for group in controls()["groups"].values()
-        for field in group
-    }
+    second = state.view in ("map", "turning")
     labels = {
-        "xTitle": described.get(state.over, state.over.replace("_", " ")),
-        "yTitle": described.get(state.second, state.quantity.replace("_", " "))
-        if state.view in ("map", "turning")
-        else state.quantity.replace("_", " "),
-        "quantity": state.quantity,
+        "xTitle": field_title(state.over),
+        "yTitle": field_title(state.second) if second else QUANTITIES[state.quantity],
+        "quantity": QUANTITIES[state.quantity],
+        "diverging": state.view == "turning",
         "logX": state.logarithmic,
-        "logY": state.view in ("strength", "capacity"),
+        "logY": state.logarithmic_y,
     }
     drawing = page_file("plots.js").replace("export function", "function")
     script = plotly_script().replace("</script", "<\\/script")

@@ -7,8 +7,9 @@ appears on the page by itself.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -16,7 +17,17 @@ from sparsetoken import validation
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
-__all__ = ["LIMITS", "VERSION", "VIEWS", "State", "axis_range", "controls"]
+__all__ = [
+    "LIMITS",
+    "QUANTITIES",
+    "SIMULATED",
+    "VERSION",
+    "VIEWS",
+    "State",
+    "axis_range",
+    "controls",
+    "field_title",
+]
 
 VERSION = 1
 
@@ -29,6 +40,7 @@ LIMITS = {
     "trials": 200,
     "address": 6000,
     "pins": 3,
+    "file": 20 * 2**20,
 }
 
 
@@ -43,7 +55,8 @@ class ViewKind:
     quantities : what can be on the y axis, the first at first
     classifiers : which lines can be drawn
     second : the field on the y axis of a map at first
-    logarithmic : whether the x axis is so at first
+    logarithmic, logarithmic_y : whether the axes are so at first
+    idle : settings that change nothing in it
     """
 
     title: str
@@ -53,7 +66,27 @@ class ViewKind:
     classifiers: tuple[str, ...] = ()
     second: str = ""
     logarithmic: bool = True
+    logarithmic_y: bool = False
+    idle: tuple[str, ...] = ()
 
+
+_READOUT = ("alpha1", "ridge")
+
+# What can be on the y axis, in words.
+QUANTITIES = {
+    "test_error": "test error",
+    "auc": "AUC",
+    "train_loss": "training loss",
+    "train_error": "training error",
+    "error": "error",
+    "alignment": "cosine of the query with the signal (γ)",
+    "sharpness": "sharpness (κ)",
+    "readout_cosine": "cosine of the first readout step with the signal",
+    "rate_constant": "rate constant C, in γ = 1 - C/α0",
+    "strength": "required strength (θ)",
+    "alpha": "capacity (samples per dimension)",
+    "weight": "attention weight",
+}
 
 _TRAINED = ("attention", "pooled", "vectorised")
 VIEWS: dict[str, ViewKind] = {
@@ -68,8 +101,9 @@ VIEWS: dict[str, ViewKind] = {
         "The query",
         "Do two gradient steps find the signal?",
         "alpha0",
-        ("alignment", "sharpness", "readout_cosine"),
+        ("alignment", "sharpness", "readout_cosine", "rate_constant"),
         ("attention",),
+        idle=(*_READOUT, "given_query", "alignment", "sharpness"),
     ),
     "turning": ViewKind(
         "Anti-alignment",
@@ -79,6 +113,7 @@ VIEWS: dict[str, ViewKind] = {
         ("attention",),
         second="bias_step",
         logarithmic=False,
+        idle=(*_READOUT, "given_query", "alignment", "sharpness"),
     ),
     "strength": ViewKind(
         "Required strength",
@@ -86,6 +121,12 @@ VIEWS: dict[str, ViewKind] = {
         "length",
         ("strength",),
         ("attention", "pooled", "bayes"),
+        logarithmic_y=True,
+        idle=(
+            "strength",
+            *(item.name for kind in (Training, Query) for item in fields(kind)),
+            "given_query",
+        ),
     ),
     "capacity": ViewKind(
         "Capacity",
@@ -94,6 +135,8 @@ VIEWS: dict[str, ViewKind] = {
         ("alpha",),
         _TRAINED,
         logarithmic=False,
+        logarithmic_y=True,
+        idle=_READOUT,
     ),
     "map": ViewKind(
         "Phase map",
@@ -117,8 +160,12 @@ VIEWS: dict[str, ViewKind] = {
         "token",
         ("weight",),
         ("attention",),
+        idle=_READOUT,
     ),
 }
+
+# Views whose lines can have simulated dots.
+SIMULATED = ("learning", "query")
 
 # Where sliders begin and end, and whether they step by factors. A field that is not here gets a
 # range around its default.
@@ -165,6 +212,7 @@ class State:
     view : str
     task, training, query : the settings; `query` is used where `given_query` is True
     over, start, stop, points, logarithmic : the x axis; start and stop are None for the usual range
+    logarithmic_y : the y axis of lines
     second, second_start, second_stop : the y axis of a map
     quantity, classifiers : what is drawn
     error : the wanted error, for the required strength
@@ -181,8 +229,9 @@ class State:
     over: str = _setting("field on the x axis", "")
     start: float | None = _setting("first value of the x axis", None)
     stop: float | None = _setting("last value of the x axis", None)
-    points: int = _setting("points of a line", 24)
+    points: int = _setting("points of a line", 25)
     logarithmic: bool | None = _setting("logarithmic x axis", None)
+    logarithmic_y: bool | None = _setting("logarithmic y axis", None)
     second: str = _setting("field on the y axis of a map", "")
     second_start: float | None = _setting("first value of the map's y axis", None)
     second_stop: float | None = _setting("last value of the map's y axis", None)
@@ -200,15 +249,15 @@ class State:
         self._fill("over", self.over or kind.over)
         self._fill("second", self.second or kind.second)
         self._fill("quantity", self.quantity or kind.quantities[0])
-        if self.logarithmic is None:
-            self._fill("logarithmic", kind.logarithmic)
+        for name in ("logarithmic", "logarithmic_y"):
+            if getattr(self, name) is None:
+                self._fill(name, getattr(kind, name))
         validation.choice("quantity", self.quantity, kind.quantities)
         if not self.classifiers:
             self._fill("classifiers", kind.classifiers)
         for name in self.classifiers:
             validation.choice("classifiers", name, kind.classifiers)
         _at_most("length", self.task.length)
-        _ = self.task.fixed_informative  # refuses a law: its slider has one number
         for name, low in (("points", 2), ("dimension", 2), ("trials", 1), ("draw", 0)):
             self._fill(name, validation.integer(name, getattr(self, name), low=low))
         for name in ("points", "dimension", "trials"):
@@ -322,6 +371,8 @@ def _typed(name: str, value: Any, usual: Any) -> Any:
     optional = name in ("start", "stop", "second_start", "second_stop")
     if optional and value in (None, ""):
         return None
+    if name == "informative" and isinstance(value, str) and ":" in value:
+        return value  # a law of their number
     try:
         if isinstance(usual, bool):
             return {"1": True, "0": False, "true": True, "false": False}[str(value).lower()]
@@ -367,7 +418,9 @@ def axis_range(
     else:
         low, high, _ = _RANGES.get(name, _range_around(_FIRST.get(name, 1.0)))
     if name == "length":
-        low = max(low, state.task.fixed_informative + 1)
+        informative = state.task.informative
+        needed = informative + 1 if isinstance(informative, int) else informative.lengths[0]
+        low = max(low, needed)
     if name == "informative":
         high = min(high, state.task.length - 1)
     if name == "positive_rate":
@@ -387,18 +440,7 @@ def controls() -> dict[str, Any]:
         kind.__name__.lower(): [_control(item, loss_names()) for item in fields(kind)]
         for kind in (Task, Training, Query)
     }
-    views = {
-        name: {
-            "title": kind.title,
-            "question": kind.question,
-            "over": kind.over,
-            "quantities": kind.quantities,
-            "classifiers": kind.classifiers,
-            "second": kind.second,
-            "logarithmic": kind.logarithmic,
-        }
-        for name, kind in VIEWS.items()
-    }
+    views = {name: {**asdict(kind), "simulated": name in SIMULATED} for name, kind in VIEWS.items()}
     own = [{**_control(item, []), "usual": _plain(item.default)} for item in _own_fields()]
     return {
         "version": VERSION,
@@ -406,8 +448,19 @@ def controls() -> dict[str, Any]:
         "page": own,
         "views": views,
         "varied": _varied(given_query=True),
+        "quantities": QUANTITIES,
         "limits": LIMITS,
     }
+
+
+def field_title(name: str) -> str:
+    """Return a field's name with the symbol at the end of its description, for an axis."""
+    described = {item.name: item for kind in (Task, Training, Query) for item in fields(kind)}
+    words = name.replace("_", " ")
+    if name not in described:
+        return {"at_length": "tokens in a sequence at test time"}.get(name, words)
+    symbol = re.search(r"\(([^()]*)\)", described[name].metadata["description"])
+    return f"{words} ({symbol[1]})" if symbol else words
 
 
 def _plain(value: Any) -> Any:
@@ -419,6 +472,7 @@ def _control(item: Field[Any], losses: Sequence[str]) -> dict[str, Any]:
     control: dict[str, Any] = {
         "name": item.name,
         "description": item.metadata["description"],
+        "title": field_title(item.name),
         "usual": _plain(default),
     }
     if item.name == "loss":
@@ -429,7 +483,8 @@ def _control(item: Field[Any], losses: Sequence[str]) -> dict[str, Any]:
         return {**control, "kind": "text"}
     low, high, logarithmic = _RANGES.get(item.name, _range_around(default))
     kind = "whole" if isinstance(default, int) else "number"
-    return {**control, "kind": kind, "low": low, "high": high, "logarithmic": logarithmic}
+    scale = {"low": low, "high": high, "logarithmic": logarithmic}
+    return {**control, "kind": kind, "text": item.type not in (int, float), **scale}
 
 
 def _range_around(default: float) -> tuple[float, float, bool]:

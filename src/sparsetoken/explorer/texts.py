@@ -1,85 +1,242 @@
-"""A state in other words: a Python program, a command line, a study file for a sweep."""
+"""A state in other words: a Python program, command lines, a study file for a sweep.
+
+Each is written from the lines of the view itself, so that it gives the numbers that the page shows.
+"""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from sparsetoken.explorer.state import State, axis_range
+from sparsetoken.explorer.views import (
+    FINAL,
+    MAP_TOLERANCE,
+    Line,
+    axis_values,
+    line_points,
+    lines_of,
+    map_axes,
+    total_samples,
+)
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
 __all__ = ["as_command", "as_python", "as_study"]
 
-_COMMANDS = {
-    "learning": "predict",
-    "query": "align",
-    "capacity": "capacity",
-    "strength": "oracle",
-    "shift": "predict",
-}
+_MAPS = ("map", "turning")
 
 
 def as_python(state: State) -> str:
     """Return a program that computes what the view shows."""
-    lines = [f"task = {_call(state.task)}", f"training = {_call(state.training)}"]
-    if state.given_query:
-        lines.append(f"query = {_call(state.query)}")
-    given = ", query=query" if state.given_query else ""
-    names = ["Task", "Training"] + (["Query"] if state.given_query else [])
-    classifier = next((name for name in state.classifiers if name != "floor"), "attention")
-    if classifier != "attention":
-        given = f', classifier="{classifier}"'
-    over, values = state.over, _value_list(state)
-    if state.view == "learning":
-        names.append("curve")
-        lines += [
-            f"found = curve(task, training, over={over!r}, values={values}{given})",
-            f"print(found.column({state.quantity!r}))",
-        ]
-    elif state.view == "shift":
-        names.append("curve")
-        lines += [
-            f'found = curve(task, training, over="at_length", values={values}{given})',
-            'print(found.column("test_error"))',
-        ]
-    elif state.view == "strength":
-        names.append("required_strength")
-        lines.append(
-            f"print(required_strength(task, error={state.error!r}, classifier={classifier!r}))"
+    if state.view == "inside":
+        return _program(state, _INSIDE_NAMES, _inside(state), ["import numpy as np"])
+    numpy = ["import numpy as np"]
+    if state.view in _MAPS:
+        return _program(state, *_map_program(state), numpy)
+    names: set[str] = set()
+    body = [f"values = {_values_text(state)}"]
+    for line in lines_of(state):
+        name, expression = _expression(line, state)
+        names.add(name)
+        body.append(f"print({line.name!r}, {expression})")
+    return _program(state, names, body, numpy)
+
+
+def _program(state: State, names: set[str], body: list[str], imports: list[str]) -> str:
+    """Return a program: imports, the settings, and what is done with them."""
+    used = "\n".join(body)
+    settings = []
+    for name, item in (("task", state.task), ("training", state.training), ("query", state.query)):
+        if name in used and not (name == "query" and not state.given_query):
+            settings.append(f"{name} = {_call(item)}")
+            names = names | {type(item).__name__}
+    head = [*imports, f"from sparsetoken import {', '.join(sorted(names))}"]
+    return "\n".join([*head, "", *settings, *body, ""])
+
+
+def _values_text(state: State) -> str:
+    """Return the values of the x axis as code."""
+    found = axis_values(state)
+    start, stop = axis_range(state, state.over, state.start, state.stop)
+    points = line_points(state)
+    spaced = "geomspace" if state.logarithmic and start > 0 and stop > 0 else "linspace"
+    text = f"np.{spaced}({_number(start)}, {_number(stop)}, {points})"
+    if isinstance(found[0], int):
+        return f"np.unique({text}.round()).astype(int).tolist()"
+    return f"{text}.tolist()"
+
+
+def _expression(line: Line, state: State) -> tuple[str, str]:
+    """Return the public function that a line comes from, and the code for its values."""
+    source = line.source
+    if source.kind == "predict":
+        return _curve_expression(line)
+    if source.kind == "floor":
+        if source.over == "alpha":
+            total = "value" if state.training.reuse else _total(state)
+            values = "values" if total == "value" else f"[{total} for value in values]"
+            return "floor_curve", f"floor_curve(task, values={values}).column('error')"
+        options = f"over={source.over!r}, values=values, alpha={dict(source.options)['alpha']!r}"
+        return "floor_curve", f"floor_curve(task, {options}).column('error')"
+    settings = _varied_texts(source.over, "value", state)
+    if source.kind == "align":
+        call = f"align({settings['task']}, {settings['training']}).{source.quantity}"
+        return "align", f"[{call} for value in values]"
+    if source.kind == "strength":
+        options = f"error={state.error!r}, classifier={source.classifier!r}"
+        call = f"required_strength({settings['task']}, {options}).strength"
+        return "required_strength", f"[{call} for value in values]"
+    given = f", query={settings['query']}" if source.query is not None else ""
+    options = f"training={settings['training']}, classifier={source.classifier!r}{given}"
+    return "capacity", f"[capacity({settings['task']}, {options}).alpha for value in values]"
+
+
+def _total(state: State) -> str:
+    """Return all samples per dimension as code, where one part of them is the value."""
+    if state.over == "alpha0":
+        return f"value + {state.training.alpha1!r}"
+    if state.over == "alpha1":
+        return f"{state.training.alpha0!r} + value"
+    return repr(state.training.alpha0 + state.training.alpha1)
+
+
+def _curve_expression(line: Line) -> tuple[str, str]:
+    source = line.source
+    options = [f"classifier={source.classifier!r}"]
+    options += ["query=query"] if source.query is not None else []
+    options += [
+        f"{name}={'np.inf' if value == math.inf else repr(value)}" for name, value in source.options
+    ]
+    if line.tolerance > FINAL.tolerance:
+        options.append(f"tolerance={line.tolerance!r}")
+    # A line without a query is flat over the fields of one.
+    flat = len(set(line.asked)) == 1 and len(line.x) > 1
+    over = f"over={source.over!r}, values={'[training.alpha1]' if flat else 'values'}"
+    call = f"curve(task, training, {over}, {', '.join(options)})"
+    if source.quantity == "auc":
+        return "curve", f"[found.metrics('auc')['auc'] for found in {call}]"
+    return "curve", f"{call}.column({source.quantity!r})"
+
+
+def _varied_texts(over: str, value: str, state: State) -> dict[str, str]:
+    """Return task, training and query as code, with one field changed in the one that has it."""
+    texts = {}
+    for name, item in (("task", state.task), ("training", state.training), ("query", state.query)):
+        changed = [over] if over in item.to_dict() else []
+        if changed and name == "training" and state.training.reuse and over.startswith("alpha"):
+            changed = ["alpha0", "alpha1"]
+        changes = ", ".join(f"{part}={value}" for part in changed)
+        texts[name] = f"{name}.replace({changes})" if changes else name
+    return texts
+
+
+def _map_program(state: State) -> tuple[set[str], list[str]]:
+    """Return the names and the lines of a program that makes a map."""
+    across, up, _ = map_axes(state)
+    body = [f"across = {across!r}", f"up = {up!r}"]
+    if state.view == "turning":
+        first, second = (
+            _varied_texts(name, value, state)
+            for name, value in ((state.over, "x"), (state.second, "y"))
         )
-    elif state.view == "capacity":
-        names.append("capacity")
-        lines.append(f"print(capacity(task, training{given}))")
-    elif state.view in ("query", "turning", "inside"):
-        names.append("align")
-        lines.append("print(align(task, training))")
-    else:
-        names.append("predict")
-        lines.append(f"print(predict(task, training{given}))")
-    head = f"from sparsetoken import {', '.join(sorted(names))}"
-    return "\n".join([head, "", *lines, ""])
+        settings = ", ".join(
+            first[name] + second[name].removeprefix(name) for name in ("task", "training")
+        )
+        call = f"align({settings}).alignment"
+        return {"align"}, [*body, f"print([[{call} for x in across] for y in up])"]
+    if state.given_query and "attention" in state.classifiers:
+        varied = _varied_texts(state.second, "y", state)
+        settings = ", ".join([varied["task"], varied["training"]])
+        options = f"over={state.over!r}, values=across, query={varied['query']}, tolerance={MAP_TOLERANCE}"
+        call = f"curve({settings}, {options}).column({state.quantity!r})"
+        return {"curve"}, [*body, f"print([{call} for y in up])"]
+    axes = f"x=({state.over!r}, across), y=({state.second!r}, up)"
+    options = f"classifiers={list(state.classifiers)!r}, with_capacity=True"
+    return {"phase_map"}, [
+        *body,
+        f"found = phase_map(task, training, {axes}, {options})",
+        "print(found)",
+        "print(found.errors, found.capacities)",
+    ]
+
+
+_INSIDE_NAMES = {"align", "sample"}
+
+
+def _inside(state: State) -> list[str]:
+    learnt = [] if state.given_query else ["query = align(task, training).query"]
+    options = f"dimension=2, rng=np.random.default_rng({state.draw}), signal=[1.0, 0.0]"
+    return [
+        *learnt,
+        "# In the plane of the signal and the query, which is all that counts.",
+        f"drawn = sample(task.replace(positive_rate=1 - 1e-9), 1, {options})",
+        "direction = [query.alignment, (1 - query.alignment**2) ** 0.5]",
+        "scores = drawn.X[0] @ direction",
+        "weights = np.exp(query.sharpness * (scores - scores.max()))",
+        "print(scores, weights / weights.sum(), np.flatnonzero(drawn.positions[0]))",
+    ]
 
 
 def as_command(state: State) -> str:
-    """Return a command that computes what the view shows."""
-    command = _COMMANDS.get(state.view, "predict")
-    parts = ["sparsetoken", command, *_options(state.task)]
-    if command != "oracle":
-        parts += _options(state.training)
-    if state.given_query and command in ("predict", "capacity"):
-        parts += _options(state.query)
-    if command == "oracle":
-        parts += ["--error", f"{state.error!r}"]
-    if state.view in _COMMANDS and state.view != "shift":
-        start, stop = axis_range(state, state.over, state.start, state.stop)
-        parts += ["--over", state.over, "--from", _number(start), "--to", _number(stop)]
-        parts += ["--points", str(state.points)]
-        if state.logarithmic and start > 0:
-            parts.append("--log")
-    if state.view == "shift":
-        parts += ["--at-length", str(10 * state.task.length)]
-    return " ".join(parts)
+    """Return commands that compute what the view shows, one for each line."""
+    if state.view == "inside":
+        return " ".join(["sparsetoken align", *_options(state.task), *_options(state.training)])
+    if state.view == "turning":
+        parts = ["sparsetoken align", *_options(state.task), *_options(state.training)]
+        return " ".join([*parts, *_axis_options(state, FINAL.fine_side)])
+    if state.view == "map":
+        return _map_command(state)
+    return "\n".join(_line_command(line, state) for line in lines_of(state))
+
+
+def _line_command(line: Line, state: State) -> str:
+    source = line.source
+    task, training = _options(state.task), _options(state.training)
+    axis = _axis_options(state, line_points(state))
+    if source.kind == "floor":
+        # By alpha its points lie elsewhere than those of the other lines: the present one alone.
+        alpha = ["--alpha", _number(total_samples(state.training))]
+        along = axis if source.over != "alpha" else []
+        return " ".join(["sparsetoken floor", *task, *alpha, *along])
+    if source.kind == "align":
+        return " ".join(["sparsetoken align", *task, *training, *axis])
+    if source.kind == "strength":
+        wanted = ["--error", _number(state.error), "--classifier", source.classifier]
+        return " ".join(["sparsetoken oracle", *task, *wanted, *axis])
+    command = "sparsetoken capacity" if source.kind == "capacity" else "sparsetoken predict"
+    parts = [command, *task, *training, "--classifier", source.classifier]
+    if source.query is not None:
+        parts += _options(source.query)
+    for name, value in source.options:
+        option = "--" + name.replace("_", "-")
+        parts += [option] if value is True else [option, str(value)]
+    if source.quantity == "auc":
+        parts += ["--metric", "auc"]
+    if source.over == "at_length":
+        # At test time one length is asked for at a time.
+        return " ".join([*parts, "--at-length", str(line.x[len(line.x) // 2])])
+    flat = len(line.x) > 1 and line.key(0) == line.key(1)
+    return " ".join(parts if flat else [*parts, *axis])
+
+
+def _axis_options(state: State, points: int) -> list[str]:
+    start, stop = axis_range(state, state.over, state.start, state.stop)
+    parts = ["--over", state.over, "--from", _number(start), "--to", _number(stop)]
+    parts += ["--points", str(points)]
+    return [*parts, "--log"] if state.logarithmic and start > 0 else parts
+
+
+def _map_command(state: State) -> str:
+    start, stop = axis_range(state, state.over, state.start, state.stop)
+    low, high = axis_range(state, state.second, state.second_start, state.second_stop)
+    parts = ["sparsetoken map", *_options(state.task), *_options(state.training)]
+    parts += ["--x", state.over, _number(start), _number(stop)]
+    parts += ["--log-x"] if state.logarithmic and start > 0 else []
+    parts += ["--y", state.second, _number(low), _number(high)]
+    parts += ["--log-y" if low > 0 else "--linear-y"]
+    return " ".join([*parts, "--points", str(FINAL.side), "--capacity"])
 
 
 def as_study(state: State) -> str:
@@ -107,7 +264,7 @@ def as_study(state: State) -> str:
     for title, item in tables:
         lines += ["", f"[{title}]"]
         for name, value in item.to_dict().items():
-            lines.append(f"{name} = {axis if name == state.over else _toml(value)}")
+            lines.append(f"{name} = {axis if name == state.over else json.dumps(value)}")
     lines += ["", "[plot]", f'x = "{state.over}"', f'y = "{state.quantity}"']
     return "\n".join([*lines, ""])
 
@@ -118,11 +275,8 @@ def _call(item: Task | Training | Query) -> str:
 
 def _set(item: Task | Training | Query) -> Mapping[str, Any]:
     """Return the fields that differ from their defaults."""
-    return {
-        entry.name: getattr(item, entry.name)
-        for entry in fields(item)
-        if getattr(item, entry.name) != entry.default
-    }
+    usual = {entry.name: entry.default for entry in fields(item)}
+    return {name: value for name, value in item.to_dict().items() if value != usual[name]}
 
 
 def _options(item: Task | Training | Query) -> list[str]:
@@ -138,13 +292,3 @@ def _options(item: Task | Training | Query) -> list[str]:
 
 def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
-
-
-def _toml(value: Any) -> str:
-    return json.dumps(value)
-
-
-def _value_list(state: State) -> str:
-    from sparsetoken.explorer.views import FINAL, axis_values
-
-    return repr([round(value, 6) for value in axis_values(state, FINAL)])

@@ -1,63 +1,321 @@
-"""What each view shows: from a state to pieces that the page draws, by the public API.
+"""What each view shows: from a state to lines, from lines to batches of points, and to pieces.
 
-A piece is a plain dictionary: a "line" with its error bars, the rows of a "map", the "tokens" of
-one sequence, or the "numbers" at the present settings. Views are generators; where a new request
-makes one stale, the iterable of values that it hands out raises `Stale`.
+A view is a list of `Line`s: over the x axis, or the rows of a map. A `Picture` knows which points
+of them are known, what to ask for next (few points first, then more, then at the default accuracy),
+and how the page is told: by pieces, plain dictionaries of the kinds "line", "map", "tokens",
+"numbers" (at the present settings) and "note".
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sparsetoken.explorer.computing import Batch, Point, Source, Stale, compute
 from sparsetoken.explorer.state import LIMITS, State, axis_range
-from sparsetoken.records import Curve, Record, measured
 from sparsetoken.task import Query, Task, Training, vary
 
-__all__ = ["FINAL", "SCREEN", "Accuracy", "Stale", "axis_values", "pieces"]
+__all__ = [
+    "FINAL",
+    "FIRST",
+    "SCREEN",
+    "Known",
+    "Picture",
+    "Piece",
+    "Stage",
+    "Stale",
+    "axis_values",
+    "line_points",
+    "lines_of",
+    "map_axes",
+    "pieces",
+    "total_samples",
+]
 
 Piece = dict[str, Any]
 
 
-class Stale(Exception):
-    """A newer request has made this one pointless."""
-
-
 @dataclass(frozen=True)
-class Accuracy:
-    """How fine an answer is: points of a line, numerical tolerance, points of a map's side."""
+class Stage:
+    """How fine an answer is.
+
+    Attributes
+    ----------
+    name : str
+    tolerance : wanted numerical error
+    points : of a line, at most
+    side : points of the side of a map; `fine_side` where they cost little
+    accuracy : what the page calls it
+    """
 
     name: str
     tolerance: float
     points: int
-    map_points: int
+    side: int
+    fine_side: int
+    accuracy: str
 
 
-# In the rows of a map beside the classifiers: training data are separable where it is above 1.
+# What the eye needs while a slider moves, more of it, then the package's default accuracy. Grids are
+# nested: what is known is not asked for again.
+FIRST = Stage("first", 5e-3, 4, 5, 9, "screen")
+SCREEN = Stage("screen", 5e-3, 13, 9, 17, "screen")
+FINAL = Stage("final", 1e-4, LIMITS["points"], 17, 33, "final")
+
+# The tolerance of `phase_map`.
+MAP_TOLERANCE = 2e-3
+
+# In a map beside the classifiers: training data are separable where it is above 1.
 CAPACITY_RATIO = "capacity_ratio"
 
-# First what the eye needs while a slider moves, then the package's default accuracy.
-SCREEN = Accuracy("screen", 5e-3, 12, 8)
-FINAL = Accuracy("final", 1e-4, LIMITS["points"], 20)
+# Points of one batch, such that none takes much more than a twentieth of a second where it can.
+_AT_ONCE = {"attention": 3, "pooled": 16, "vectorised": 16, "floor": 3, "bayes": 1, "": 100}
 
 
-def pieces(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    """Yield what the view shows; `check` is called often and raises `Stale` to end it."""
-    yield from _VIEWS[state.view](state, accuracy, check)
-    for number, pinned in enumerate(state.pinned()):
-        if pinned.view == state.view:
-            for piece in _VIEWS[state.view](pinned, accuracy, check):
-                if piece["kind"] == "line":
-                    yield {**piece, "pin": number}
+class Known:
+    """Points that are known, the last ones used; shared by all tabs."""
+
+    def __init__(self, most: int = 20_000) -> None:
+        self._points: OrderedDict[Hashable, Point] = OrderedDict()
+        self._most = most
+
+    def get(self, key: Hashable) -> Point | None:
+        """Return a point if it is known."""
+        if key in self._points:
+            self._points.move_to_end(key)
+        return self._points.get(key)
+
+    def put(self, key: Hashable, point: Point) -> None:
+        """Keep a point, and forget the one that was not used for longest."""
+        self._points[key] = point
+        self._points.move_to_end(key)
+        if len(self._points) > self._most:
+            self._points.popitem(last=False)
 
 
-def axis_values(state: State, accuracy: Accuracy) -> list[float]:
+@dataclass(frozen=True)
+class Line:
+    """A line or a row of a map: values of one source.
+
+    Attributes
+    ----------
+    name : what the page calls it
+    source : Source
+    x : places on the x axis
+    asked : the value of the source's field at each of them
+    tolerance : the finest that is worth asking for
+    pin : number of the pin whose line it is, or None
+    row : number of the row of a map, or None
+    scale : what values are divided by at each place, or None
+    """
+
+    name: str
+    source: Source
+    x: tuple[float, ...]
+    asked: tuple[float, ...]
+    tolerance: float = 0.0
+    pin: int | None = None
+    row: int | None = None
+    scale: tuple[float, ...] | None = None
+
+    @cached_property
+    def _keys(self) -> dict[int, Hashable]:
+        return {}
+
+    def key(self, index: int) -> Hashable:
+        """Return the key of a point; those of a fine map take a while, and most are not needed."""
+        if index not in self._keys:
+            self._keys[index] = self.source.key(self.asked[index])
+        return self._keys[index]
+
+
+def pieces(state: State, stage: Stage, check: Callable[[], None]) -> Iterator[Piece]:
+    """Compute what the view shows at a stage, here and now; `check` raises `Stale` to end it."""
+    picture = Picture(state, Known())
+    for batch in picture.batches(stage):
+        picture.put(batch, compute(batch, check))
+    yield from picture.pieces()
+
+
+class Picture:
+    """What is known of a state's view, and what is still to be computed."""
+
+    def __init__(self, state: State, known: Known) -> None:
+        self.state = state
+        self._known = known
+        self._stage = FIRST
+        self.lines = lines_of(state)
+        self._here = _numbers_here(state, self.lines)
+        for number, pinned in enumerate(state.pinned()):
+            if pinned.view == state.view and state.view not in ("map", "turning", "inside"):
+                self.lines += [replace(line, pin=number) for line in lines_of(pinned)]
+        # What costs little comes first.
+        self.lines.sort(key=lambda line: (line.pin is not None, _cost(line)))
+
+    def batches(self, stage: Stage) -> list[Batch]:
+        """Go to a stage, and return what is still to be computed for it, in the order of use."""
+        self._stage = stage
+        found: list[Batch] = []
+        asked: set[Hashable] = set()
+        # At the default accuracy the numbers beside the plot come first.
+        lines = [*self._here, *self.lines] if stage is FINAL else [*self.lines, *self._here]
+        for place, line in enumerate(lines):
+            if line.name == CAPACITY_RATIO and stage is not FINAL:
+                continue
+            exactly = stage is FINAL and place < len(self._here)
+            tolerance = max(stage.tolerance, line.tolerance)
+            missing = []
+            for index in _coarse_first(self.chosen(line, stage)):
+                key = line.key(index)
+                point = self._known.get(key)
+                if key not in asked and not (point and point.good_for(tolerance, exactly)):
+                    asked.add(key)
+                    missing.append(line.asked[index])
+            size = _batch_size(line.source, stage)
+            found += [
+                Batch(line.source, tuple(missing[begin : begin + size]), tolerance)
+                for begin in range(0, len(missing), size)
+            ]
+        return found
+
+    def put(self, batch: Batch, points: Sequence[Point]) -> None:
+        """Keep what was computed."""
+        for value, point in zip(batch.values, points, strict=True):
+            self._known.put(batch.source.key(value), point)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what can be shown now, whole lines only at first."""
+        if self.state.view in ("map", "turning"):
+            yield self._map()
+        for line in self.lines if self.state.view not in ("map", "turning") else ():
+            if line.source.kind == "tokens":
+                point = self._known.get(line.key(0))
+                if point is not None and point.extra is not None:
+                    yield {"kind": "tokens", **point.extra}
+                continue
+            found = self._points(line)
+            if all(found[index] is not None for index in self.chosen(line, FIRST)):
+                yield _line_piece(line, found)
+        yield from self._numbers()
+
+    def chosen(self, line: Line, stage: Stage) -> list[int]:
+        """Return which points of a line a stage asks for."""
+        if line.row is None:
+            slow = line.source.kind == "strength" and line.source.classifier == "attention"
+            return _some(len(line.x), (stage.points + 1) // 2 if slow else stage.points)
+        fine = line.source.kind == "turning"
+        rows = max(other.row or 0 for other in self.lines) + 1
+        side = stage.fine_side if fine else stage.side
+        return _some(len(line.x), side) if line.row in _some(rows, side) else []
+
+    def _points(self, line: Line) -> list[Point | None]:
+        """Return the points of the present stage that are known, None for all others."""
+        chosen = set(self.chosen(line, self._stage))
+        return [
+            self._known.get(line.key(index)) if index in chosen else None
+            for index in range(len(line.x))
+        ]
+
+    def _map(self) -> Piece:
+        across, up, log = map_axes(self.state)
+        values: dict[str, list[list[float | None]]] = {
+            name: [[None] * len(across) for _ in up]
+            for name in (*self.state.classifiers, CAPACITY_RATIO)
+        }
+        for line in self.lines:
+            assert line.row is not None
+            grid = values[line.name]
+            scale = line.scale or (1.0,) * len(across)
+            grid[line.row] = [
+                None if point is None or point.y is None else point.y / part
+                for point, part in zip(self._points(line), scale, strict=True)
+            ]
+        return {"kind": "map", "x": across, "y": up, "log": log, "values": values}
+
+    def _numbers(self) -> Iterator[Piece]:
+        """Yield the values at the present settings, and what is to be said about them."""
+        rows = []
+        for line in self._here:
+            (point,) = self._points(line)
+            if point is not None:
+                shown = {"value": point.y, "bar": point.bar}
+                note = "" if line.source.kind == "align" else point.note
+                rows.append({"name": line.name, "quantity": line.source.quantity, **shown})
+                rows[-1] |= {"note": note, "x": line.x[0]}
+                if line.source.kind == "align" and point.note:
+                    yield {"kind": "note", "text": point.note}
+        if rows:
+            yield {"kind": "numbers", "rows": rows}
+
+
+def _line_piece(line: Line, points: Sequence[Point | None]) -> Piece:
+    shown = [(x, point) for x, point in zip(line.x, points, strict=True) if point is not None]
+    piece: Piece = {
+        "kind": "line",
+        "name": line.name,
+        "x": [x for x, _ in shown],
+        "y": [point.y for _, point in shown],
+        "bar": [point.bar for _, point in shown],
+        "notes": [point.note for _, point in shown],
+    }
+    return piece if line.pin is None else {**piece, "pin": line.pin}
+
+
+def _cost(line: Line) -> int:
+    order = ["", "pooled", "vectorised", "floor", "bayes", "attention"]
+    return order.index(line.source.classifier) + 10 * (line.name == CAPACITY_RATIO)
+
+
+def _batch_size(source: Source, stage: Stage) -> int:
+    """Return how many points are asked for at once; few while all workers wait for a first line."""
+    if source.kind in ("align", "turning", "tokens") or (
+        source.kind == "strength" and source.classifier == "pooled"
+    ):
+        return _AT_ONCE[""]
+    if stage is FIRST:
+        return 2
+    if source.over == "at_length":
+        return 4 if source.options else 16
+    if source.classifier == "attention" and (stage is FINAL or source.kind == "strength"):
+        return 1
+    return _AT_ONCE[source.classifier]
+
+
+def _coarse_first(places: list[int]) -> list[int]:
+    """Return places in an order in which a line looks whole from early on."""
+    order: list[int] = []
+    for wanted in (2, 3, 5, 9, 17, len(places)):
+        order += [place for i in _some(len(places), wanted) if (place := places[i]) not in order]
+    return order
+
+
+def _some(count: int, wanted: int) -> list[int]:
+    """Return about so many of `count` places, evenly; those of fewer are among those of more."""
+    step = 1
+    while (count - 1) / step + 1 > wanted and step < count:
+        step *= 2
+    return sorted({*range(0, count, step), max(count - 1, 0)}) if count else []
+
+
+def lines_of(state: State) -> list[Line]:
+    """Return the lines of a view, or the rows of a map."""
+    return _VIEWS[state.view](state)
+
+
+def line_points(state: State) -> int:
+    """Return how many points a line has."""
+    # A required strength takes seconds.
+    return min(state.points, SCREEN.points) if state.view == "strength" else state.points
+
+
+def axis_values(state: State) -> list[float]:
     """Return the values along the x axis."""
     start, stop = axis_range(state, state.over, state.start, state.stop)
-    count = min(state.points, accuracy.points)
-    return _spaced(state.over, start, stop, count, bool(state.logarithmic))
+    return _spaced(state.over, start, stop, line_points(state), bool(state.logarithmic))
 
 
 def _spaced(name: str, start: float, stop: float, count: int, logarithmic: bool) -> list[float]:
@@ -68,306 +326,204 @@ def _spaced(name: str, start: float, stop: float, count: int, logarithmic: bool)
     return [float(value) for value in values]
 
 
-def _checked(values: Iterable[float], check: Callable[[], None]) -> Iterator[float]:
-    for value in values:
-        check()
-        yield value
-
-
-def _query(state: State, classifier: str = "attention") -> Query | None:
+def _given(state: State, classifier: str) -> Query | None:
     return state.query if state.given_query and classifier == "attention" else None
 
 
-def _line(name: str, curve: Curve[Any], quantity: str) -> Piece:
-    rows = curve.to_rows()
-    entries = [_entry(record, quantity) for record in curve]
-    return {
-        "kind": "line",
-        "name": name,
-        "x": list(curve.values),
-        "y": [_finite(value) for value, _ in entries],
-        "bar": [_finite(bar) for _, bar in entries],
-        "notes": [_note(row) for row in rows],
-    }
-
-
-def _entry(record: Record, quantity: str) -> tuple[Any, float | None]:
-    """Return a quantity of a result with its error bar; some are computed only when asked for."""
-    known = measured(record.to_dict())
-    if quantity not in known and hasattr(record, "metrics"):
-        known = measured(record.metrics(quantity))
-    return known.get(quantity, (None, None))
-
-
-def _note(row: dict[str, Any]) -> str:
-    return "" if row.get("status", "converged") == "converged" else str(row["message"])
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
-def _numbers(rows: Sequence[tuple[str, str, Record]]) -> Piece:
-    """Return values at the present settings: (line, quantity, result)."""
-    shown = []
-    for name, quantity, record in rows:
-        row = record.to_dict()
-        value, bar = _entry(record, quantity)
-        shown.append(
-            {"name": name, "quantity": quantity, "value": _finite(value), "bar": _finite(bar)}
-            | {"note": _note(row)}
-        )
-    return {"kind": "numbers", "rows": shown}
-
-
-def _learning(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.prediction import curve, predict
-
-    values = axis_values(state, accuracy)
-    now = []
-    for classifier in state.classifiers:
-        if classifier == "floor":
-            if state.quantity == "test_error":
-                yield _line("floor", _floor_curve(state, values, accuracy, check), "error")
-            continue
-        options: dict[str, Any] = {
-            "classifier": classifier,
-            "query": _query(state, classifier),
-        }
-        options["tolerance"] = accuracy.tolerance
-        if options["query"] is None and state.over in ("alignment", "sharpness"):
-            flat = predict(state.task, state.training, **options)
-            found = Curve(state.over, tuple(values), (flat,) * len(values), state.settings())
-        else:
-            checked = _checked(values, check)
-            found = curve(state.task, state.training, over=state.over, values=checked, **options)
-        yield _line(classifier, found, state.quantity)
-        check()
-        now.append((classifier, state.quantity, predict(state.task, state.training, **options)))
-    yield _numbers(now)
-
-
-def _floor_curve(
-    state: State, values: Sequence[float], accuracy: Accuracy, check: Callable[[], None]
-) -> Curve[Any]:
-    """Return the floor for as many samples as the whole training has."""
-    from sparsetoken.theory.floor import floor_curve
-
-    tolerance = max(accuracy.tolerance, 1e-3)
-    alpha = _samples(state.training)
-    if state.over in state.task.to_dict():
-        return floor_curve(
-            state.task,
-            over=state.over,
-            values=_checked(values, check),
-            alpha=alpha,
-            tolerance=tolerance,
-        )
-    varied = (vary(state.over, value, state.task, state.training, state.query) for value in values)
-    totals = [_samples(training) for _, training, _ in varied]
-    distinct = sorted(set(totals))
-    found = floor_curve(state.task, values=_checked(distinct, check), tolerance=tolerance)
-    known = dict(zip(distinct, found, strict=True))
-    records = tuple(known[total] for total in totals)
-    return Curve(state.over, tuple(values), records, state.settings())
-
-
-def _samples(training: Training) -> float:
-    """Return all samples per dimension: of both parts of the data, or of the one for both."""
-    if getattr(training, "reuse", False):
-        return training.alpha1
-    return training.alpha0 + training.alpha1
-
-
-def _query_view(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.alignment import align
-
-    records, values = [], axis_values(state, accuracy)
-    for value in _checked(values, check):
-        task, training, _ = vary(state.over, value, state.task, state.training, state.query)
-        records.append(align(task, training))
-    yield _line(
-        "attention",
-        Curve(state.over, tuple(values), tuple(records), state.settings()),
-        state.quantity,
-    )
-    found = align(state.task, state.training)
-    yield _numbers([("attention", state.quantity, found)])
-    if found.anti_aligned:
-        yield {"kind": "note", "text": f"The query points away: {found.cause}. Cure: {found.cure}."}
-
-
-def _turning(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.alignment import learnt_alignment
-
-    def row(training_task: tuple[Task, Training], values: Sequence[float]) -> dict[str, Any]:
-        found = [
-            learnt_alignment(*vary(state.over, value, *training_task)).alignment for value in values
-        ]
-        return {"alignment": found}
-
-    yield from _rows(state, accuracy, check, row, finer=3)
-
-
-def _map(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.prediction import curve
-
-    capacities = _CapacityRatios(state)
-
-    def row(pair: tuple[Task, Training], values: Sequence[float]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for classifier in state.classifiers:
-            line = curve(
-                *pair,
-                over=state.over,
-                values=_checked(values, check),
-                classifier=classifier,
-                query=_query(state, classifier),
-                tolerance=max(accuracy.tolerance, 1e-3),
-            )
-            found[classifier] = [_finite(value) for value in line.column(state.quantity)]
-        return found
-
-    def ratios(pair: tuple[Task, Training], values: Sequence[float]) -> dict[str, Any]:
-        at = [vary(state.over, value, *pair) for value in _checked(values, check)]
-        return {CAPACITY_RATIO: [capacities.at(*settings) for settings in at]}
-
-    yield from _rows(state, accuracy, check, row)
-    if accuracy is FINAL and "attention" in state.classifiers:
-        again = _rows(state, accuracy, check, ratios)
-        yield from (piece for piece in again if piece["kind"] == "row")
-
-
-class _CapacityRatios:
-    """Capacities of attention over its readout's samples, each found once."""
-
-    def __init__(self, state: State) -> None:
-        self._query = _query(state)
-        self._known: dict[tuple[Task, Training], float] = {}
-
-    def at(self, task: Task, training: Training) -> float | None:
-        from sparsetoken.theory.capacity import capacity
-
-        # Neither the readout's own samples nor its ridge change what can be separated.
-        alike = training if training.reuse else training.replace(alpha1=1.0, ridge=1.0)
-        if (task, alike) not in self._known:
-            self._known[task, alike] = capacity(task, alike, query=self._query).alpha
-        return _finite(self._known[task, alike] / training.alpha1)
-
-
-def _rows(
+def _simple(
     state: State,
-    accuracy: Accuracy,
-    check: Callable[[], None],
-    row: Callable[[tuple[Task, Training], Sequence[float]], dict[str, Any]],
-    finer: int = 1,
-) -> Iterator[Piece]:
-    """Yield a map row by row: its two axes, then a row of values for each line."""
-    count = min(finer * accuracy.map_points, LIMITS["map_points"])
-    start, stop = axis_range(state, state.over, state.start, state.stop)
-    across = _spaced(state.over, start, stop, count, bool(state.logarithmic))
-    start, stop = axis_range(state, state.second, state.second_start, state.second_stop)
-    up = _spaced(state.second, start, stop, count, start > 0)
-    yield {"kind": "axes", "x": across, "y": up, "log": [state.logarithmic, start > 0]}
-    for number, value in enumerate(_checked(up, check)):
-        pair = vary(state.second, value, state.task, state.training)
-        yield {"kind": "row", "index": number, "values": row(pair, across)}
+    kind: str,
+    classifier: str,
+    quantity: str,
+    options: tuple[tuple[str, Any], ...] = (),
+    tolerance: float = 0.0,
+) -> Line:
+    """Return a line over the x axis of a state."""
+    query = _given(state, classifier)
+    source = Source(
+        kind, classifier, state.task, state.training, query, state.over, quantity, options
+    )
+    x = tuple(axis_values(state))
+    return Line(classifier, source, x, x, tolerance)
 
 
-def _strength(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.oracle import required_strength
-
-    values = [
-        value for value in axis_values(state, accuracy) if value > state.task.fixed_informative
+def _learning(state: State) -> list[Line]:
+    return [
+        line
+        for classifier in state.classifiers
+        if (line := _learning_line(state, classifier)) is not None
     ]
-    count = 6 if accuracy is SCREEN else 12
-    values = values[:: max(1, len(values) // count)] if state.over == "length" else values
-    for classifier in state.classifiers:
-        records = []
-        for value in _checked(values, check):
-            (task,) = vary(state.over, value, state.task)
-            records.append(required_strength(task, error=state.error, classifier=classifier))
-        found = Curve(state.over, tuple(values), tuple(records), state.settings())
-        yield _line(classifier, found, "strength")
 
 
-def _capacity(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.capacity import capacity
-
-    values, now = axis_values(state, accuracy), []
-    for classifier in state.classifiers:
-        records = []
-        for value in _checked(values, check):
-            task, training, query = vary(state.over, value, state.task, state.training, state.query)
-            given = query if state.given_query and classifier == "attention" else None
-            records.append(capacity(task, training, classifier=classifier, query=given))
-        found = Curve(state.over, tuple(values), tuple(records), state.settings())
-        yield _line(classifier, found, "alpha")
-        given = _query(state, classifier)
-        here = capacity(state.task, state.training, classifier=classifier, query=given)
-        now.append((classifier, "alpha", here))
-    yield _numbers(now)
+def _learning_line(state: State, classifier: str) -> Line | None:
+    if classifier == "floor":
+        return _floor_line(state) if state.quantity == "test_error" else None
+    line = _simple(state, "predict", classifier, state.quantity)
+    if line.source.query is None and state.over in Query.__dataclass_fields__:
+        # Without a query of its own the line is flat.
+        flat = replace(line.source, over="alpha1")
+        return replace(line, source=flat, asked=(state.training.alpha1,) * len(line.x))
+    return line
 
 
-def _shift(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    from sparsetoken.theory.prediction import curve
-
-    values = axis_values(state, accuracy)
-    for classifier in state.classifiers:
-        for name, options in _repairs(classifier):
-            found = curve(
-                state.task,
-                state.training,
-                over="at_length",
-                values=_checked(values, check),
-                classifier=classifier,
-                query=_query(state, classifier),
-                tolerance=max(accuracy.tolerance, 1e-3),
-                **options,
-            )
-            yield _line(name, found, "test_error")
+def _floor_line(state: State) -> Line:
+    """Return the floor for as many samples as the whole training has."""
+    options: tuple[tuple[str, Any], ...] = ()
+    x = tuple(axis_values(state))
+    over, asked = state.over, x
+    if state.over in state.task.to_dict():
+        options = (("alpha", total_samples(state.training)),)
+    else:
+        varied = [vary(state.over, value, state.task, state.training, state.query) for value in x]
+        over, asked = "alpha", tuple(total_samples(training) for _, training, _ in varied)
+    source = Source("floor", "floor", state.task, state.training, None, over, "error", options)
+    return Line("floor", source, x, asked, 1e-3)
 
 
-def _repairs(classifier: str) -> list[tuple[str, dict[str, Any]]]:
+def total_samples(training: Training) -> float:
+    """Return all samples per dimension: of both parts of the data, or of the one for both."""
+    return training.alpha1 if training.reuse else training.alpha0 + training.alpha1
+
+
+def _query_view(state: State) -> list[Line]:
+    line = _simple(state, "align", "attention", state.quantity)
+    return [replace(line, source=replace(line.source, query=None))]
+
+
+def _strength(state: State) -> list[Line]:
+    options = (("error", state.error),)
+    return [
+        _simple(state, "strength", classifier, "strength", options, 1.0)
+        for classifier in state.classifiers
+    ]
+
+
+def _capacity(state: State) -> list[Line]:
+    return [
+        _simple(state, "capacity", classifier, "alpha", tolerance=1.0)
+        for classifier in state.classifiers
+    ]
+
+
+def _shift(state: State) -> list[Line]:
+    return [
+        replace(_simple(state, "predict", classifier, "test_error", options, 1e-3), name=name)
+        for classifier in state.classifiers
+        for name, options in _repairs(classifier)
+    ]
+
+
+def _repairs(classifier: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
     """Return the ways in which a trained classifier can be used on other lengths."""
-    ways: list[tuple[str, dict[str, Any]]] = [
-        (classifier, {}),
-        (f"{classifier}, bias moved", {"recalibrate": True}),
+    moved = (("recalibrate", True),)
+    ways: list[tuple[str, tuple[tuple[str, Any], ...]]] = [
+        (classifier, ()),
+        (f"{classifier}, bias moved", moved),
     ]
     if classifier == "attention":
-        hard = {"at_sharpness": math.inf, "recalibrate": True}
-        best = {"at_sharpness": "best", "recalibrate": True}
-        ways += [("hard maximum, bias moved", hard), ("attention, best sharpness and bias", best)]
+        ways += [
+            ("hard maximum, bias moved", (("at_sharpness", math.inf), *moved)),
+            ("attention, best sharpness and bias", (("at_sharpness", "best"), *moved)),
+        ]
     return ways
 
 
-def _inside(state: State, accuracy: Accuracy, check: Callable[[], None]) -> Iterator[Piece]:
-    """Draw one positive sequence in the plane of the signal and the query, which is all that counts."""
-    from sparsetoken.learning.features import attention_weights
-    from sparsetoken.simulation.sampling import sample
-    from sparsetoken.theory.alignment import align
-
-    check()
-    del accuracy
-    query = state.query if state.given_query else align(state.task, state.training).query
-    shown = state.task.replace(length=min(state.task.length, 200))
-    rng = np.random.default_rng(state.draw)
-    signal = np.array([1.0, 0.0])
-    drawn = sample(shown.replace(positive_rate=0.999999), 1, dimension=2, rng=rng, signal=signal)
-    direction = np.array([query.alignment, math.sqrt(max(0.0, 1 - query.alignment**2))])
-    weights = attention_weights(drawn.X, query.sharpness * direction, 1.0)[0]
-    yield {
-        "kind": "tokens",
-        "scores": [float(value) for value in drawn.X[0] @ direction],
-        "weights": [float(value) for value in weights],
-        "informative": [int(place) for place in np.flatnonzero(drawn.positions[0])],
-        "alignment": query.alignment,
-        "sharpness": query.sharpness,
-        "cut": state.task.length > shown.length,
-    }
+def _inside(state: State) -> list[Line]:
+    query = state.query if state.given_query else None
+    source = Source("tokens", "attention", state.task, state.training, query, "draw", "weight")
+    return [Line("attention", source, (state.draw,), (state.draw,))]
 
 
-_VIEWS: dict[str, Callable[[State, Accuracy, Callable[[], None]], Iterator[Piece]]] = {
+def map_axes(state: State) -> tuple[list[float], list[float], list[bool]]:
+    """Return the values along both axes of a map, and whether these are logarithmic."""
+    side = FINAL.fine_side if state.view == "turning" else FINAL.side
+    start, stop = axis_range(state, state.over, state.start, state.stop)
+    across = _spaced(state.over, start, stop, side, bool(state.logarithmic))
+    low, high = axis_range(state, state.second, state.second_start, state.second_stop)
+    up = _spaced(state.second, low, high, side, low > 0)
+    return across, up, [bool(state.logarithmic) and start > 0, low > 0]
+
+
+def _turning(state: State) -> list[Line]:
+    return _rows(state, "turning", ("attention",), "alignment")
+
+
+def _map(state: State) -> list[Line]:
+    """Return the rows of a map as `phase_map` has them: without a query, a readout has all samples."""
+    rows = []
+    for row in _rows(state, "predict", state.classifiers, state.quantity, MAP_TOLERANCE):
+        source, training = row.source, row.source.training
+        if source.classifier != "attention":
+            whole = training.replace(reuse=False, alpha1=total_samples(training))
+            asked, over = row.x, state.over
+            if over in ("alpha0", "alpha1"):
+                at = [vary(over, value, training)[0] for value in row.x]
+                asked, over = tuple(total_samples(item) for item in at), "alpha1"
+            source = replace(source, training=whole, over=over)
+            row = replace(row, source=source, asked=asked)
+        rows.append(row)
+    if "attention" not in state.classifiers:
+        return rows
+    for row in _rows(state, "capacity", ("attention",), "alpha", 1.0):
+        varied = [vary(state.over, value, *_settings_of(row)) for value in row.x]
+        scale = tuple(training.alpha1 for _, training, _ in varied)
+        rows.append(replace(row, name=CAPACITY_RATIO, scale=scale))
+    return rows
+
+
+def _settings_of(line: Line) -> tuple[Task, Training, Query | None]:
+    return line.source.task, line.source.training, line.source.query
+
+
+def _rows(
+    state: State, kind: str, classifiers: Sequence[str], quantity: str, tolerance: float = 0.0
+) -> list[Line]:
+    """Return the rows of a map, the coarse ones first."""
+    across, up, _ = map_axes(state)
+    settings: list[tuple[Task, Training, Query]] = [
+        vary(state.second, value, state.task, state.training, state.query) for value in up
+    ]
+    return [
+        Line(
+            classifier,
+            Source(
+                kind,
+                classifier,
+                *settings[row][:2],
+                settings[row][2] if state.given_query and classifier == "attention" else None,
+                state.over,
+                quantity,
+            ),
+            tuple(across),
+            tuple(across),
+            tolerance,
+            row=row,
+        )
+        for row in range(len(up))
+        for classifier in classifiers
+    ]
+
+
+def _numbers_here(state: State, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of a view at the present settings alone."""
+    if state.view not in ("learning", "query", "strength", "capacity"):
+        return []
+    flat = {**state.task.to_dict(), **state.training.to_dict(), **state.query.to_dict()}
+    value = flat[state.over]
+    if isinstance(value, str):
+        return []  # a law of the number of informative tokens has no place on an axis
+    found = []
+    for line in lines:
+        asked = value
+        if line.source.over == "alpha":
+            asked = total_samples(state.training)
+        elif line.source.over != state.over:
+            asked = line.asked[0]
+        found.append(replace(line, x=(value,), asked=(asked,)))
+    return found
+
+
+_VIEWS: dict[str, Callable[[State], list[Line]]] = {
     "learning": _learning,
     "query": _query_view,
     "turning": _turning,

@@ -1,7 +1,7 @@
 // The page: a state in the address, a socket to the server, and what it answers on the plot.
 
 import { choice, makeControl } from "./controls.js";
-import { drawLines, drawMap, drawTokens, drawWeights } from "./plots.js";
+import { captioned, linesFigure, lookOf, mapFigure, orderOf, put, tokensFigure, weightsFigure } from "./plots.js";
 
 const $ = (id) => document.getElementById(id);
 const about = await (await fetch("about.json")).json();
@@ -10,9 +10,10 @@ const usual = Object.fromEntries(fields.map((field) => [field.name, field.usual]
 
 let values = {};       // what differs from the usual, with the view
 let request = 0;
-let answered = "";     // accuracy of what is drawn
-let picture = { lines: [], dots: [] };
+let oldest = 0;        // answers to requests before this one show something else
+let picture = { lines: [], dots: [], here: null };
 let map = null;
+let tokens = null;
 let socket = null;
 let tourStep = -1;
 
@@ -45,36 +46,54 @@ function current(name) {
   const kind = about.views[values.view] ?? about.views.learning;
   const value = values[name];
   if (value === undefined) {
-    if (["over", "second", "logarithmic"].includes(name)) return kind[name];
+    if (["over", "second", "logarithmic", "logarithmic_y"].includes(name)) return kind[name];
     if (name === "quantity") return kind.quantities[0];
     if (name === "classifiers") return kind.classifiers;
     return usual[name];
   }
-  if (typeof usual[name] === "number" || ["start", "stop", "second_start", "second_stop"].includes(name)) return Number(value);
-  if (typeof usual[name] === "boolean" || name === "logarithmic") return value === true || value === "1" || value === "true";
+  if (typeof usual[name] === "number" || ["start", "stop", "second_start", "second_stop"].includes(name)) return Number.isNaN(Number(value)) ? value : Number(value);
+  if (typeof usual[name] === "boolean" || name.startsWith("logarithmic")) return value === true || value === "1" || value === "true";
   return value;
+}
+
+// With the same samples for query and readout there is one number of them.
+function tied(changes) {
+  const reuse = "reuse" in changes ? changes.reuse : current("reuse");
+  if (!reuse) return changes;
+  const samples = changes.alpha0 ?? changes.alpha1 ?? current("alpha0");
+  return { ...changes, alpha0: samples, alpha1: samples };
 }
 
 function set(changes, settled = true) {
   const before = address();
-  values = { ...values, ...changes };
+  values = { ...values, ...tied(changes) };
   const next = `#${address()}`;
   if (`#${before}` !== next || settled) {
     if (settled && location.hash !== next) history.pushState(null, "", next);
     else history.replaceState(null, "", next);
   }
   if (!("pins" in changes)) picture.dots = keepsDots(changes) ? picture.dots : [];
+  // While a slider moves, an answer on the way is better than none.
+  if (!Object.keys(changes).every((name) => settings.has(name))) oldest = request + 1;
   show();
   ask();
 }
 
-const keepsDots = (changes) => Object.keys(changes).every((name) => ["points", "start", "stop", "logarithmic", "dimension", "trials", current("over")].includes(name));
+const settings = new Set(Object.values(about.groups).flat().map((field) => field.name));
+const keepsDots = (changes) => Object.keys(changes).every((name) => ["points", "start", "stop", "logarithmic", "logarithmic_y", "dimension", "trials", current("over")].includes(name));
+
+function clear() {
+  picture = { lines: [], dots: [], here: null };
+  map = null;
+  tokens = null;
+  oldest = request + 1;
+  $("numbers").replaceChildren();
+}
 
 function load() {
   values = readAddress();
   if (!(values.view in about.views)) values = { view: "learning" };
-  picture = { lines: [], dots: [] };
-  map = null;
+  clear();
   show();
   ask();
 }
@@ -104,23 +123,42 @@ function ask() {
 }
 
 function receive(message) {
-  if (message.number !== undefined && message.number !== request) return;
+  if (message.number !== undefined && message.number < oldest) return;
   if (message.number !== undefined) clearTimeout(waiting);
+  const newest = message.number === request;
   const handlers = {
-    line: () => { putLine(message); },
-    axes: () => { map = { axes: message, rows: [] }; },
-    row: () => { map.rows[message.index] = { ...map.rows[message.index], ...message.values }; if (message.accuracy === "final") tell(`Refining, row ${message.index + 1} of ${map.axes.y.length} …`); drawn(); },
-    tokens: () => { drawTokens($("plot"), message); tell(`Learnt query: cosine ${message.alignment.toFixed(3)}, sharpness ${message.sharpness.toFixed(2)}.${message.cut ? " The first 200 tokens are shown." : ""}`); },
+    line: () => { putLine(message); drawn(); },
+    map: () => { map = message; drawn(); },
+    tokens: () => { tokens = message; drawn(); },
     numbers: () => { numbers(message.rows, message.accuracy); },
     note: () => { $("words").hidden = false; $("words").textContent = message.text; $("words").dataset.note = "1"; },
-    done: () => { answered = message.accuracy; if (values.view !== "inside") tell(answered === "final" ? (values.view === "map" ? "Orange: attention is better. Below the dotted line its training data can be separated without error." : values.view === "turning" ? "Blue: the query points away. Line: the boundary." : "Default accuracy; bands are numerical error bars.") : "Screen accuracy, refining …"); document.body.dataset.answered = `${message.number}:${answered}`; },
-    error: () => { tell(message.text, true); document.body.dataset.answered = `${request}:error`; },
+    refining: () => { if (newest) tell(message.accuracy === "final" ? `Refining, ${message.done} of ${message.total} parts …` : "Computing …"); },
+    done: () => { if (newest) done(message); },
+    error: () => { if (newest || message.number === undefined) { clearTimeout(waiting); tell(message.text, true); simulating(false); document.body.dataset.answered = `${request}:error`; } },
     progress: () => { $("progress").value = message.done; $("progress").max = message.total; },
     dot: () => { picture.dots.push(message); drawn(); },
-    simulated: () => { simulating(false); },
+    simulated: () => { simulating(false); if (message.cancelled) tell("The simulation was cancelled."); },
     text: () => { copied(message); },
   };
   handlers[message.kind]?.();
+}
+
+const CAPTIONS = {
+  map: "Orange: attention is better. Below the dotted line its training data can be separated without error.",
+  turning: "Blue: the query points away from the signal. Line: the boundary.",
+};
+
+function done(message) {
+  const final = message.accuracy === "final";
+  const said = values.view === "inside" ? describeTokens() : final ? CAPTIONS[values.view] ?? "Default accuracy. Bands are numerical error bars." : "Screen accuracy, refining …";
+  tell(message.text ?? said);
+  document.body.dataset.answered = `${message.number}:${message.accuracy}`;
+}
+
+function describeTokens() {
+  const { given, alignment, sharpness, mass, length, places } = tokens;
+  const part = length > places.length ? ` Of ${length} tokens, the informative ones and those with the largest weights are shown.` : "";
+  return `${given ? "Given" : "Learnt"} query: cosine ${alignment.toFixed(3)}, sharpness ${sharpness === null ? "∞" : sharpness.toFixed(2)}. ${(100 * mass).toFixed(1)} % of the attention is on the signal.${part}`;
 }
 
 function putLine(line) {
@@ -131,53 +169,85 @@ function putLine(line) {
   }
   const same = picture.lines.findIndex((old) => old.name === line.name && old.pin === line.pin);
   if (same >= 0) picture.lines[same] = line; else picture.lines.push(line);
-  drawn();
 }
 
 // ---- what is shown
 
 function title(name) {
-  // Short enough for a phone: the field's name and the symbol at the end of its description.
-  const symbol = fields.find((field) => field.name === name)?.description.match(/\(([^)]*)\)$/)?.[1];
-  return `${name.replaceAll("_", " ")}${symbol ? ` (${symbol})` : ""}`;
+  return fields.find((field) => field.name === name)?.title ?? { at_length: "tokens in a sequence at test time" }[name] ?? name;
 }
 
-function quantityName(name) {
-  return name === "alpha" ? "capacity (samples per dimension)" : name.replaceAll("_", " ");
+const quantityName = (name) => about.quantities[name] ?? name.replaceAll("_", " ");
+
+function model() {
+  const xTitle = title(current("over"));
+  if (["map", "turning"].includes(values.view)) return { ...map, xTitle, yTitle: title(current("second")), quantity: quantityName(current("quantity")), diverging: values.view === "turning" };
+  const pins = (values.pins ?? []).length;
+  picture.lines = picture.lines.filter((line) => (line.pin === undefined ? !line.stale || keptName(line.name) : line.pin < pins));
+  picture.lines.sort((a, b) => (a.pin ?? -1) - (b.pin ?? -1) || orderOf(a.name) - orderOf(b.name));
+  return { ...picture, xTitle, yTitle: quantityName(current("quantity")), logX: current("logarithmic"), logY: current("logarithmic_y") };
 }
+
+const keptName = (name) => current("classifiers").includes(name) || values.view === "shift";
+
+function figure(dark) {
+  if (values.view === "inside") return tokens && tokensFigure(tokens, dark);
+  if (["map", "turning"].includes(values.view)) return map && mapFigure(model(), dark);
+  return linesFigure(model(), dark);
+}
+
+const isDark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
 
 let frame = 0;
 function drawn() {
   cancelAnimationFrame(frame);
   frame = requestAnimationFrame(() => {
-    const xTitle = title(current("over"));
-    if (map && ["map", "turning"].includes(values.view)) {
-      drawMap($("plot"), { ...map, rows: map.rows, xTitle, yTitle: title(current("second")), quantity: current("quantity") });
-      return;
-    }
-    if (values.view === "inside") return;
-    const wanted = new Set(current("classifiers"));
-    const pins = (values.pins ?? []).length;
-    picture.lines = picture.lines.filter((line) => (line.pin === undefined ? !line.stale || wanted.has(line.name) : line.pin < pins));
-    drawLines($("plot"), { ...picture, xTitle, yTitle: quantityName(current("quantity")), logX: current("logarithmic"), logY: ["strength", "capacity"].includes(values.view) });
+    const made = figure(isDark());
+    if (made) put($("plot"), made);
   });
+}
+
+// The settings in one line, for people and for saved figures.
+function caption() {
+  const parts = ["task", "training", ...(current("given_query") ? ["query"] : [])];
+  const kind = about.views[values.view];
+  const hidden = new Set([current("over"), ...(kind.second ? [current("second")] : []), ...idle()]);
+  const wanted = values.view === "strength" ? [`error = ${current("error")}`] : [];
+  return wanted.concat(parts.flatMap((part) => about.groups[part]).filter((field) => !hidden.has(field.name) && !(field.kind === "switch" && !current(field.name))).map((field) => `${symbolOf(field)} = ${current(field.name)}`)).join(", ");
+}
+
+// Settings that change nothing in this view; samples that are shared do.
+const idle = () => about.views[values.view].idle.filter((name) => !(name === "alpha1" && current("reuse")));
+
+const symbolOf = (field) => field.title.match(/\(([^ )]*)/)?.[1] ?? field.title;
+
+function withError(value, bar) {
+  if (value === null) return "–";
+  if (bar === null || bar === 0) return String(Number(value.toPrecision(5)));
+  // As many digits as the error bar leaves.
+  const digits = Math.max(0, Math.min(8, Math.ceil(-Math.log10(bar))));
+  return `${value.toFixed(digits)} ± ${Number(bar.toPrecision(1))}`;
 }
 
 function numbers(rows, accuracy) {
   const table = $("numbers");
   table.replaceChildren();
+  picture.here = rows[0]?.x ?? null;
+  const spoken = [];
   for (const row of rows) {
     const line = table.insertRow();
     const head = document.createElement("th");
     head.scope = "row";
-    head.textContent = `${row.name}: ${quantityName(row.quantity)}`;
+    head.textContent = `${lookOf(row.name)[0]}: ${quantityName(row.quantity)}`;
     line.append(head);
     const cell = line.insertCell();
-    cell.dataset.name = row.name;
-    cell.dataset.value = row.value;
-    cell.dataset.accuracy = accuracy;
-    cell.textContent = row.value === null ? "–" : `${Number(row.value.toPrecision(5))}${row.bar === null ? "" : ` ± ${row.bar.toPrecision(1)}`} ${row.note}`;
+    Object.assign(cell.dataset, { name: row.name, value: row.value, accuracy });
+    cell.textContent = `${withError(row.value, row.bar)} ${row.note}`;
+    spoken.push(`${lookOf(row.name)[0]} ${withError(row.value, row.bar)}`);
   }
+  const kind = about.views[values.view];
+  $("plot").setAttribute("aria-label", `${kind.title}: ${quantityName(current("quantity"))} against ${title(current("over"))}. At the present settings: ${spoken.join("; ")}`);
+  drawn();
 }
 
 function tell(text, error = false) {
@@ -189,14 +259,26 @@ const shown = [];
 function show() {
   const kind = about.views[values.view];
   $("question").textContent = kind.question;
-  for (const tab of $("views").children) tab.setAttribute("aria-selected", String(tab.dataset.view === values.view));
-  for (const { name, control } of shown) control.show(current(name));
+  $("caption").textContent = caption();
+  $("plot").setAttribute("aria-label", `Plot of the view ${kind.title}`);
+  for (const tab of $("views").children) {
+    tab.setAttribute("aria-selected", String(tab.dataset.view === values.view));
+    tab.tabIndex = tab.dataset.view === values.view ? 0 : -1;
+  }
+  $("unpin").hidden = !(values.pins ?? []).length;
+  $("pin").hidden = ["map", "turning", "inside"].includes(values.view);
+  for (const { name, control } of shown) {
+    control.show(current(name));
+    control.box.classList.toggle("idle", idle().includes(name));
+  }
   if ($("words").dataset.note) { $("words").hidden = true; delete $("words").dataset.note; }
   $("redraw").hidden = values.view !== "inside";
-  $("simulation").hidden = !["learning", "query"].includes(values.view);
+  $("simulation").hidden = !kind.simulated;
   $("dimension").value = current("dimension");
   $("trials").value = current("trials");
-  if (values.view === "inside") { $("numbers").replaceChildren(); }
+  $("wanted").hidden = values.view !== "strength";
+  $("error").value = current("error");
+  for (const button of document.querySelectorAll("[data-copy=study]")) button.hidden = values.view !== "learning";
   axesBar(kind);
   linesBar(kind);
 }
@@ -214,26 +296,35 @@ function edge(name) {
   return input;
 }
 
+function checkbox(checked, changed) {
+  const box = document.createElement("input");
+  Object.assign(box, { type: "checkbox", checked });
+  box.addEventListener("change", () => changed(box.checked, box));
+  return box;
+}
+
 function axesBar(kind) {
   const bar = $("axes");
   if (bar.contains(document.activeElement)) return;
   bar.replaceChildren();
   if (values.view === "inside") return;
-  const names = values.view === "shift" ? ["at_length"] : about.varied;
-  const over = choice(names, (value) => set({ over: value, start: undefined, stop: undefined }));
+  const fixed = values.view === "shift";
+  const names = fixed ? ["at_length"] : about.varied.filter((name) => current("given_query") || !about.groups.query.some((field) => field.name === name));
+  const over = choice(names, (value) => set({ over: value, start: undefined, stop: undefined }), title);
   over.value = current("over");
-  bar.append(small("x:", over), small("from", edge("start")), small("to", edge("stop")));
-  const log = document.createElement("input");
-  Object.assign(log, { type: "checkbox", checked: current("logarithmic") });
-  log.addEventListener("change", () => set({ logarithmic: log.checked }));
-  bar.append(small("log", log));
+  bar.append(small("x", over), small("from", edge("start")), small("to", edge("stop")));
+  bar.append(small("log x", checkbox(current("logarithmic"), (checked) => set({ logarithmic: checked }))));
   if (kind.second) {
-    const second = choice(about.varied, (value) => set({ second: value, second_start: undefined, second_stop: undefined }));
+    const second = choice(names.filter((name) => name !== current("over")), (value) => set({ second: value, second_start: undefined, second_stop: undefined }), title);
     second.value = current("second");
-    bar.append(small("y:", second));
+    bar.append(small("y", second), small("from", edge("second_start")), small("to", edge("second_stop")));
+  } else {
+    bar.append(small("points", edge("points")));
+    bar.lastChild.lastChild.placeholder = String(usual.points);
+    bar.append(small("log y", checkbox(current("logarithmic_y"), (checked) => set({ logarithmic_y: checked }))));
   }
   if (kind.quantities.length > 1) {
-    const quantity = choice(kind.quantities, (value) => { picture.lines = []; set({ quantity: value }); });
+    const quantity = choice(kind.quantities, (value) => { clear(); set({ quantity: value }); }, quantityName);
     quantity.value = current("quantity");
     bar.append(small("show", quantity));
   }
@@ -241,20 +332,18 @@ function axesBar(kind) {
 
 function linesBar(kind) {
   const bar = $("lines");
+  if (bar.contains(document.activeElement)) return;
   bar.replaceChildren();
   if (kind.classifiers.length < 2) return;
   for (const name of kind.classifiers) {
-    const box = document.createElement("input");
-    Object.assign(box, { type: "checkbox", checked: current("classifiers").includes(name) });
-    box.addEventListener("change", () => {
-      const now = kind.classifiers.filter((other) => (other === name ? box.checked : current("classifiers").includes(other)));
+    bar.append(small("", checkbox(current("classifiers").includes(name), (checked, box) => {
+      const now = kind.classifiers.filter((other) => (other === name ? checked : current("classifiers").includes(other)));
       if (now.length === 0) { box.checked = true; return; }
-      picture.lines = picture.lines.filter((line) => now.includes(line.name));
+      picture.lines = picture.lines.filter((line) => now.some((kept) => line.name.startsWith(kept)));
       map = null;
       set({ classifiers: now });
-    });
-    bar.append(small("", box));
-    bar.lastChild.append(" ", name);
+    })));
+    bar.lastChild.append(" ", lookOf(name)[0]);
   }
 }
 
@@ -285,18 +374,38 @@ function csv() {
   const rows = [["line", "x", "y", "uncertainty"]];
   for (const line of picture.lines) line.x.forEach((x, i) => rows.push([line.pin === undefined ? line.name : `${line.name} pinned ${line.pin + 1}`, x, line.y[i], line.bar[i] ?? ""]));
   for (const dot of picture.dots) rows.push([`${dot.name} simulated`, dot.x, dot.y, dot.bar]);
-  if (map) for (const [i, row] of map.rows.entries()) for (const [name, line] of Object.entries(row ?? {})) line.forEach((z, j) => rows.push([name, map.axes.x[j], map.axes.y[i], z]));
-  saveFile("explorer.csv", rows.map((row) => row.join(",")).join("\n") + "\n", "text/csv");
+  if (map) {
+    rows[0] = ["name", current("over"), current("second"), "value"];
+    for (const [name, grid] of Object.entries(map.values)) grid.forEach((row, i) => row.forEach((z, j) => { if (z !== null) rows.push([name, map.x[j], map.y[i], z]); }));
+  }
+  if (tokens) {
+    rows[0] = ["token", "score", "weight", "informative"];
+    tokens.places.forEach((place, i) => rows.push([place, tokens.scores[i], tokens.weights[i], Number(tokens.informative[i])]));
+  }
+  const quoted = (cell) => (/[",\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : cell);
+  saveFile("explorer.csv", rows.map((row) => row.map(quoted).join(",")).join("\n") + "\n", "text/csv");
+}
+
+// Saved figures are for paper: light, with their settings below.
+function saveFigure(format) {
+  const made = figure(false);
+  if (made) Plotly.downloadImage(captioned(made, `${about.views[values.view].title}. ${caption()}`), { format, filename: "explorer", width: 900, height: 560, scale: format === "png" ? 2 : 1 });
 }
 
 async function ownData(file) {
   $("own-text").hidden = false;
   $("own-text").textContent = "Comparing classifiers on your data …";
-  const answer = await fetch("own", { method: "POST", body: file });
-  const found = await answer.json();
-  $("own-text").textContent = found.text;
-  $("own-plot").hidden = found.kind === "error";
-  if (found.kind !== "error") drawWeights($("own-plot"), found);
+  $("own-plot").hidden = true;
+  if (file.size > about.limits.file) { $("own-text").textContent = `This file has ${file.size} bytes; at most ${about.limits.file} are taken here. compare() in Python has no such limit.`; return; }
+  try {
+    const answer = await fetch("own", { method: "POST", body: file });
+    const found = await answer.json();
+    $("own-text").textContent = found.text;
+    $("own-plot").hidden = found.kind === "error";
+    if (found.kind !== "error") put($("own-plot"), weightsFigure(found, isDark()));
+  } catch {
+    $("own-text").textContent = "The server did not answer. Is it still there?";
+  }
 }
 
 function step(number) {
@@ -324,11 +433,11 @@ for (const [name, kind] of Object.entries(about.views)) {
   const tab = document.createElement("button");
   tab.dataset.view = name;
   tab.setAttribute("role", "tab");
+  tab.setAttribute("aria-controls", "stage");
   tab.textContent = kind.title;
   tab.addEventListener("click", () => {
-    const kept = Object.fromEntries(Object.entries(values).filter(([field]) => Object.values(about.groups).flat().some((item) => item.name === field) || field === "given_query"));
-    picture = { lines: [], dots: [] };
-    map = null;
+    const kept = Object.fromEntries(Object.entries(values).filter(([field]) => settings.has(field) || field === "given_query"));
+    clear();
     values = {};
     set({ ...kept, view: name });
   });
@@ -361,20 +470,36 @@ $("pin").addEventListener("click", () => {
 });
 $("unpin").addEventListener("click", () => { picture.lines = picture.lines.filter((line) => line.pin === undefined); set({ pins: undefined }); });
 $("undo").addEventListener("click", () => history.back());
-$("reset").addEventListener("click", () => { picture = { lines: [], dots: [] }; map = null; const { view } = values; values = {}; set({ view }); });
+$("reset").addEventListener("click", () => { clear(); const { view } = values; values = {}; set({ view }); });
 $("redraw").addEventListener("click", () => set({ draw: (Number(values.draw ?? 0) + 1) }));
 $("tour").addEventListener("click", () => step(0));
 $("tour-next").addEventListener("click", () => step(tourStep + 1));
 $("simulate").addEventListener("click", () => { simulating(true); send({ kind: "simulate", state: values }); });
 $("cancel").addEventListener("click", () => send({ kind: "cancel" }));
-for (const name of ["dimension", "trials"]) $(name).addEventListener("change", () => set({ [name]: Number($(name).value) }));
+for (const name of ["dimension", "trials", "error"]) $(name).addEventListener("change", () => set({ [name]: Number($(name).value) }));
 for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => send({ kind: "text", language: button.dataset.copy, state: values }));
-for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => Plotly.downloadImage($("plot"), { format: button.dataset.save, filename: "explorer", width: 900, height: 560 }));
+for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => saveFigure(button.dataset.save));
 $("link").addEventListener("click", () => copied({ text: location.href, language: "link" }));
 $("csv").addEventListener("click", csv);
 $("file").addEventListener("change", () => { if ($("file").files[0]) ownData($("file").files[0]); });
 $("drop").addEventListener("dragover", (event) => event.preventDefault());
 $("drop").addEventListener("drop", (event) => { event.preventDefault(); if (event.dataTransfer.files[0]) ownData(event.dataTransfer.files[0]); });
+$("views").addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  const tabs = [...$("views").children];
+  const next = tabs[(tabs.indexOf(document.activeElement) + step + tabs.length) % tabs.length];
+  next.focus();
+  next.click();
+});
+// Escape leaves whatever is open: a running simulation, the tour, a copied text.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  if (!$("cancel").hidden) send({ kind: "cancel" });
+  else if (tourStep >= 0) step(about.tour.length);
+  else { $("words").hidden = true; $("copied").hidden = true; }
+});
 window.addEventListener("popstate", load);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawn);
 load();

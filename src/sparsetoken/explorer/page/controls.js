@@ -4,6 +4,7 @@ const STEPS = 1000;
 
 function toSlider(field, value) {
   const { low, high, logarithmic } = field;
+  if (typeof value === "string") return 0; // a law instead of a number
   const clipped = Math.min(Math.max(value, low), high);
   const share = logarithmic ? Math.log(clipped / low) / Math.log(high / low) : (clipped - low) / (high - low);
   return Math.round(share * STEPS);
@@ -31,7 +32,7 @@ function numberControl(field, id, changed) {
   Object.assign(slider, { type: "range", min: 0, max: STEPS, id: `${id}-slider` });
   slider.setAttribute("aria-label", field.description);
   const number = document.createElement("input");
-  Object.assign(number, { type: "number", id, step: "any" });
+  Object.assign(number, field.text ? { type: "text", id } : { type: "number", id, step: "any" });
   box.append(labelled(field, id), slider, number);
   const show = (value) => {
     if (document.activeElement !== number) number.value = value;
@@ -41,7 +42,8 @@ function numberControl(field, id, changed) {
   slider.addEventListener("input", () => changed(fromSlider(field, Number(slider.value)), false));
   slider.addEventListener("change", () => changed(fromSlider(field, Number(slider.value)), true));
   number.addEventListener("change", () => {
-    if (number.value !== "") changed(Number(number.value), true);
+    const text = number.value.trim();
+    if (text !== "") changed(Number.isNaN(Number(text)) ? text : Number(text), true);
   });
   return { box, show };
 }
@@ -65,9 +67,9 @@ function choiceControl(field, id, changed) {
   return { box, show: (value) => { input.value = value; } };
 }
 
-export function choice(options, changed) {
+export function choice(options, changed, words = (option) => option.replaceAll("_", " ")) {
   const input = document.createElement("select");
-  for (const option of options) input.append(new Option(option.replaceAll("_", " "), option));
+  for (const option of options) input.append(new Option(words(option), option));
   input.addEventListener("change", () => changed(input.value));
   return input;
 }

@@ -1,4 +1,4 @@
-// Drawing: theory as lines with error bands, simulation as markers with error bars.
+// Figures: theory as lines with error bands, simulation as markers with error bars.
 
 const LOOKS = {
   attention: ["attention", "#D55E00", "circle", "solid"],
@@ -14,6 +14,9 @@ const LOOKS = {
 
 const OTHERS = ["#CC79A7", "#56B4E9", "#E69F00", "#8C6BB1"];
 
+// In which order lines are listed.
+export const orderOf = (name) => [...Object.keys(LOOKS), name].indexOf(name);
+
 export function lookOf(name) {
   if (LOOKS[name]) return LOOKS[name];
   let hash = 0;
@@ -21,105 +24,142 @@ export function lookOf(name) {
   return [name.replaceAll("_", " "), OTHERS[hash % OTHERS.length], "diamond", "dot"];
 }
 
-const dark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
+const inkOf = (dark) => (dark ? "#e8e8e8" : "#1a1a1a");
 
-function layout(title, x, y) {
-  const ink = dark() ? "#e8e8e8" : "#1a1a1a";
-  const grid = dark() ? "#3a3f47" : "#dddddd";
-  const axis = { gridcolor: grid, zeroline: false, automargin: true };
+function layout(dark, x, y) {
+  const ink = inkOf(dark);
+  const axis = { gridcolor: dark ? "#3a3f47" : "#dddddd", zeroline: false, automargin: true, ticks: "outside", tickcolor: "rgba(0,0,0,0)" };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 13 },
     margin: { l: 60, r: 12, t: 34, b: 48 }, hovermode: "closest", showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-    title: { text: title, font: { size: 11 }, y: 0.01, yanchor: "bottom", x: 0.5, automargin: false },
     xaxis: { ...axis, ...x }, yaxis: { ...axis, ...y },
   };
 }
 
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] };
 
-function band(line, colour) {
+export function put(element, figure) {
+  return Plotly.react(element, figure.data, figure.layout, CONFIG);
+}
+
+// A figure with its settings below, on white.
+export function captioned(figure, text) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    if ((lines.at(-1) + word).length > 120) lines.push("");
+    lines[lines.length - 1] += `${word} `;
+  }
+  const title = { text: lines.map((line) => line.trim()).join("<br>"), font: { size: 10 }, x: 0.01, xanchor: "left", y: 0.01, yanchor: "bottom" };
+  return { data: figure.data, layout: { ...figure.layout, title, paper_bgcolor: "white", margin: { ...figure.layout.margin, b: 64 + 14 * lines.length } } };
+}
+
+// Over decades powers of ten are enough; the digits between them would only crowd.
+function logAxis(values) {
+  const known = values.filter((value) => value > 0);
+  const decades = Math.log10(Math.max(...known) / Math.min(...known));
+  return { type: "log", exponentformat: "power", ...(decades >= 1.5 ? { dtick: 1, minor: { showgrid: decades < 4.5, griddash: "dot" } } : {}) };
+}
+
+// A log axis cannot show what is not positive.
+const positive = (value) => Math.max(value, 1e-12);
+
+function band(line, colour, logY) {
   const known = line.x.map((_, i) => i).filter((i) => line.y[i] !== null);
   const back = [...known].reverse();
   const bar = (i) => line.bar[i] ?? 0;
+  const low = (i) => (logY ? positive(line.y[i] - bar(i)) : line.y[i] - bar(i));
   return {
     x: [...known, ...back].map((i) => line.x[i]),
-    y: [...known.map((i) => line.y[i] + bar(i)), ...back.map((i) => line.y[i] - bar(i))], fill: "toself",
+    y: [...known.map((i) => line.y[i] + bar(i)), ...back.map(low)], fill: "toself",
     fillcolor: colour + "33", line: { width: 0 }, hoverinfo: "skip", showlegend: false, mode: "lines",
   };
 }
 
-export function drawLines(element, model) {
-  const traces = [];
+export function linesFigure(model, dark) {
+  const data = [];
   for (const line of model.lines) {
     const [label, colour, , dash] = lookOf(line.name);
     const pinned = line.pin !== undefined;
-    traces.push(band(line, colour));
-    traces.push({
+    data.push(band(line, colour, model.logY));
+    data.push({
       x: line.x, y: line.y, mode: "lines", name: pinned ? `${label}, pinned ${line.pin + 1}` : label,
-      line: { color: colour, width: pinned ? 1.5 : 2.5, dash: pinned ? "dot" : dash },
+      // Few points come first, while a slider moves: a smooth line is closer to what follows.
+      line: { color: colour, width: pinned ? 1.5 : 2.5, dash: pinned ? "dot" : dash, shape: line.x.length < 10 ? "spline" : "linear" },
       customdata: line.x.map((_, i) => [line.bar[i] ?? 0, line.notes?.[i] ?? ""]),
       hovertemplate: "%{x:.4g}: %{y:.5g} ± %{customdata[0]:.1g} %{customdata[1]}<extra>%{fullData.name}</extra>",
     });
   }
   for (const dot of model.dots) {
     const [label, colour, symbol] = lookOf(dot.name);
-    traces.push({
+    data.push({
       x: [dot.x], y: [dot.y], mode: "markers", name: `${label}, d = ${dot.dimension}`, showlegend: false,
-      marker: { color: "white", size: 9, symbol, line: { color: colour, width: 2 } },
+      marker: { color: dark ? "#16181c" : "white", size: 9, symbol, line: { color: colour, width: 2 } },
       error_y: { type: "data", array: [dot.bar ?? 0], color: colour },
       hovertemplate: `%{x:.4g}: %{y:.5g} ± ${(dot.bar ?? 0).toPrecision(1)}, ${dot.trials} trials<extra>%{fullData.name}</extra>`,
     });
   }
-  const x = { title: { text: model.xTitle }, type: model.logX ? "log" : "linear" };
-  const y = { title: { text: model.yTitle }, type: model.logY ? "log" : "linear" };
+  const all = (part) => model.lines.flatMap((line) => line[part]);
+  const x = { title: { text: model.xTitle }, ...(model.logX ? logAxis(all("x")) : {}) };
+  const y = { title: { text: model.yTitle }, ...(model.logY ? logAxis(all("y")) : {}) };
   if (!model.logY) y.rangemode = "tozero";
-  return Plotly.react(element, traces, layout("", x, y), CONFIG);
+  const made = layout(dark, x, y);
+  const ends = model.lines.flatMap((line) => [line.x[0], line.x.at(-1)]);
+  if (model.here !== null && model.here >= Math.min(...ends) && model.here <= Math.max(...ends)) {
+    // Where the sliders are now.
+    made.shapes = [{ type: "line", x0: model.here, x1: model.here, yref: "paper", y0: 0, y1: 1, layer: "below", line: { color: inkOf(dark), width: 1, dash: "dot" } }];
+  }
+  return { data, layout: made };
 }
 
 // The line along which values of a map take one level.
-function edge(common, values, level, name, dash) {
-  return { ...common, type: "contour", z: values, contours: { coloring: "none", start: level, end: level, size: 1 }, line: { color: dark() ? "#fff" : "#000", width: 2, dash }, showscale: false, showlegend: true, hoverinfo: "skip", name };
+function edge(common, values, level, name, dash, dark) {
+  return { ...common, type: "contour", z: values, contours: { coloring: "none", start: level, end: level, size: 1 }, line: { color: inkOf(dark), width: 2, dash }, showscale: false, showlegend: true, hoverinfo: "skip", name };
 }
 
-export function drawMap(element, model) {
-  const { axes, rows, xTitle, yTitle, quantity } = model;
-  const names = Object.keys(rows[0] ?? {}).filter((name) => name !== "capacity_ratio");
-  const grid = (name) => axes.y.map((_, i) => rows[i]?.[name] ?? axes.x.map(() => null));
-  const traces = [];
-  const common = { x: axes.x, y: axes.y, hovertemplate: `${xTitle} %{x:.3g}<br>${yTitle} %{y:.3g}<br>%{z:.4g}<extra></extra>` };
+const known = (grid) => grid.some((row) => row.some((value) => value !== null));
+
+export function mapFigure(model, dark) {
+  const { x, y, log, values, xTitle, yTitle, quantity, diverging } = model;
+  const names = Object.keys(values).filter((name) => name !== "capacity_ratio" && known(values[name]));
+  // What is not computed yet is filled from its neighbours, and does not answer to the pointer.
+  const common = { x, y, connectgaps: true, hoverongaps: false, hovertemplate: `${xTitle} %{x:.3g}<br>${yTitle} %{y:.3g}<br>%{z:.4g}<extra></extra>` };
+  const middle = dark ? "#16181c" : "#ffffff";
+  const twoSided = [[0, "#0072B2"], [0.5, middle], [1, "#D55E00"]];
+  const data = [];
+  const bar = (text) => ({ title: { text, side: "right" }, thickness: 14 });
   if (names.length >= 2) {
-    const [first, second] = names.map(grid);
+    const [first, second] = names.map((name) => values[name]);
     const gain = first.map((row, i) => row.map((value, j) => (value === null || second[i][j] === null ? null : second[i][j] - value)));
-    traces.push({ ...common, type: "heatmap", z: gain, zmid: 0, colorscale: [[0, "#0072B2"], [0.5, dark() ? "#16181c" : "#ffffff"], [1, "#D55E00"]], colorbar: { title: { text: `${names[1]} − ${names[0]}`, side: "right" } } });
-    traces.push(edge(common, gain, 0, `${names[0]} equals ${names[1]}`, "solid"));
-    traces.push(edge(common, first, 0.05, `${names[0]}: error of 5 %`, "dash"));
+    data.push({ ...common, type: "heatmap", z: gain, zmid: 0, colorscale: twoSided, colorbar: bar(`error: ${names[1]} − ${names[0]}`) });
+    data.push(edge(common, gain, 0, `${names[0]} equals ${names[1]}`, "solid", dark));
+    data.push(edge(common, first, 0.05, `${names[0]}: error of 5 %`, "dash", dark));
   } else if (names.length === 1) {
-    traces.push({ ...common, type: "heatmap", z: grid(names[0]), zmid: quantity === "alignment" ? 0 : undefined, colorscale: quantity === "alignment" ? [[0, "#0072B2"], [0.5, "#ffffff"], [1, "#D55E00"]] : "Cividis", colorbar: { title: { text: quantity.replaceAll("_", " "), side: "right" } } });
-    if (quantity === "alignment") traces.push(edge(common, grid(names[0]), 0, "alignment 0: beyond it the query points away", "solid"));
+    data.push({ ...common, type: "heatmap", z: values[names[0]], zmid: diverging ? 0 : undefined, zmin: diverging ? -1 : undefined, zmax: diverging ? 1 : undefined, colorscale: diverging ? twoSided : "Cividis", colorbar: bar(quantity) });
+    if (diverging) data.push(edge(common, values[names[0]], 0, "cosine 0: beyond it the query points away", "solid", dark));
   }
-  const ratios = grid("capacity_ratio");
-  if (ratios.flat().some((ratio) => ratio !== null)) traces.push(edge(common, ratios, 1, "capacity of attention", "dot"));
-  const x = { title: { text: xTitle }, type: axes.log[0] && axes.x[0] > 0 ? "log" : "linear" };
-  const y = { title: { text: yTitle }, type: axes.log[1] ? "log" : "linear" };
-  return Plotly.react(element, traces, layout("", x, y), CONFIG);
+  const ratios = values.capacity_ratio;
+  if (ratios && known(ratios)) data.push(edge(common, ratios, 1, "capacity of attention", "dot", dark));
+  return { data, layout: layout(dark, { title: { text: xTitle }, ...(log[0] ? logAxis(x) : {}) }, { title: { text: yTitle }, ...(log[1] ? logAxis(y) : {}) }) };
 }
 
-export function drawTokens(element, piece) {
-  const places = piece.scores.map((_, i) => i + 1);
-  const marked = new Set(piece.informative);
-  const colour = places.map((_, i) => (marked.has(i) ? "#D55E00" : "#0072B2"));
-  const traces = [
-    { x: places, y: piece.weights, type: "bar", name: "attention weight", marker: { color: colour }, hovertemplate: "token %{x}: weight %{y:.3f}<extra></extra>" },
-    { x: places, y: piece.scores, yaxis: "y2", mode: "markers", name: "score along the query", marker: { color: colour, symbol: places.map((_, i) => (marked.has(i) ? "star" : "circle-open")), size: places.map((_, i) => (marked.has(i) ? 13 : 7)) }, hovertemplate: "token %{x}: score %{y:.3f}<extra></extra>" },
+export function tokensFigure(piece, dark) {
+  const places = piece.places;
+  const colour = piece.informative.map((marked) => (marked ? "#D55E00" : "#0072B2"));
+  const symbol = piece.informative.map((marked) => (marked ? "star" : "circle-open"));
+  const size = piece.informative.map((marked) => (marked ? 13 : 7));
+  const hover = (what) => `token %{x}: ${what} %{y:.3f}<extra></extra>`;
+  const data = [
+    { x: places, y: piece.weights, type: "bar", name: "attention weight", marker: { color: colour }, hovertemplate: hover("weight") },
+    { x: places, y: piece.scores, yaxis: "y2", mode: "markers", name: "score along the query", marker: { color: colour, symbol, size }, hovertemplate: hover("score") },
   ];
-  const made = layout("", { title: { text: "token (orange: carries the signal)" } }, { title: { text: "attention weight" }, domain: [0, 0.48] });
-  made.yaxis2 = { ...made.yaxis, title: { text: "score" }, domain: [0.52, 1] };
+  const made = layout(dark, { title: { text: "token (orange star: carries the signal)" } }, { title: { text: "attention weight" }, domain: [0, 0.48] });
+  made.yaxis2 = { ...made.yaxis, title: { text: "score along the query" }, domain: [0.54, 1] };
   made.showlegend = false;
-  return Plotly.react(element, traces, made, CONFIG);
+  return { data, layout: made };
 }
 
-export function drawWeights(element, own) {
-  const traces = [{ z: own.weights, type: "heatmap", colorscale: "Cividis", y: own.samples.map((s, i) => `sample ${s} (${own.labels[i]})`), hovertemplate: "%{y}, token %{x}: %{z:.3f}<extra></extra>" }];
-  return Plotly.react(element, traces, layout("", { title: { text: "token" } }, { automargin: true, type: "category" }), CONFIG);
+export function weightsFigure(own, dark) {
+  const data = [{ z: own.weights, type: "heatmap", colorscale: "Cividis", colorbar: { title: { text: "attention weight", side: "right" }, thickness: 14 }, x: own.weights[0].map((_, i) => i + 1), y: own.samples.map((s, i) => `sample ${s} (${own.labels[i]})`), hovertemplate: "%{y}, token %{x}: %{z:.3f}<extra></extra>" }];
+  return { data, layout: layout(dark, { title: { text: "token" } }, { type: "category" }) };
 }

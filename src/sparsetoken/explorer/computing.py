@@ -1,0 +1,249 @@
+"""What a worker computes: some points of one line, by the public API.
+
+A `Source` is all that a line's values depend on but the place on its x axis; a `Batch` asks for
+some of these at an accuracy. `Source.key` is the same wherever the answer is the same, so that a
+slider that does not matter for a line costs nothing.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparsetoken.learning.features import attention_weights
+from sparsetoken.records import Record, measured
+from sparsetoken.simulation.sampling import sample
+from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.theory.alignment import align, learnt_alignment
+from sparsetoken.theory.capacity import capacity
+from sparsetoken.theory.floor import floor_curve
+from sparsetoken.theory.oracle import required_strength
+from sparsetoken.theory.prediction import curve
+
+__all__ = ["Batch", "Point", "Source", "Stale", "compute"]
+
+# Of a longer sequence only so many tokens are shown.
+_SHOWN_TOKENS = 200
+
+# A sharpness beyond which the softmax is a maximum to the last digit.
+_HARD = 1e9
+
+
+class Stale(Exception):
+    """A newer request has made this one pointless."""
+
+
+class Point(NamedTuple):
+    """A value with its error bar, what to know about it, and the accuracy that was asked for.
+
+    `extra` holds what is more than a number: the tokens of a drawn sequence.
+    """
+
+    y: float | None
+    bar: float | None
+    note: str = ""
+    tolerance: float = 0.0
+    extra: Mapping[str, Any] | None = None
+
+    def good_for(self, tolerance: float, exactly: bool = False) -> bool:
+        """Return whether nothing would be gained by asking at this accuracy.
+
+        A small error bar is as good as a fine tolerance, unless `exactly` the numbers that the
+        package gives at this tolerance are wanted.
+        """
+        accurate = self.bar is not None and self.bar <= tolerance
+        return self.tolerance <= tolerance or (accurate and not exactly)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a line shows, for any place on its x axis.
+
+    Attributes
+    ----------
+    kind : a key of `_KINDS`
+    classifier : its name; "" where there is none
+    task, training, query : the settings; query is None where it is learnt
+    over : the field that varies
+    quantity : the field of the result
+    options : what else the function takes
+    """
+
+    kind: str
+    classifier: str
+    task: Task
+    training: Training
+    query: Query | None
+    over: str
+    quantity: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def key(self, value: float) -> Hashable:
+        """Return what decides the answer at a value of the varied field, and nothing else."""
+        task, training, query = self.task, self.training, self.query
+        place: tuple[Any, ...] = (self.over, value)
+        if self.over in _names(task, training, query):
+            task, training, query = vary(self.over, value, task, training, query)
+            place = ()
+        training_key: Training | None = training
+        if self.kind in ("floor", "strength"):
+            training_key = None
+        elif self.classifier != "attention" or query is not None:
+            # Nothing is learnt before the readout.
+            training_key = Training(1.0, training.alpha1, training.loss, training.ridge)
+        if self.kind in ("capacity", "align", "turning") and training_key and not training.reuse:
+            training_key = training_key.replace(alpha1=1.0, ridge=1.0)
+        if self.kind == "strength":
+            task = task.replace(strength=1.0)
+        settings = (task, training_key, query)
+        return (self.kind, self.classifier, self.quantity, self.options, *settings, *place)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some points of one line, at an accuracy."""
+
+    source: Source
+    values: tuple[float, ...]
+    tolerance: float
+
+
+def compute(batch: Batch, check: Callable[[], None]) -> list[Point]:
+    """Return the points that are asked for; `check` is called before each and may raise."""
+
+    def checked() -> Iterator[float]:
+        for value in batch.values:
+            check()
+            yield value
+
+    return _KINDS[batch.source.kind](batch, checked())
+
+
+def _names(*settings: Task | Training | Query | None) -> list[str]:
+    return [name for item in settings if item is not None for name in item.to_dict()]
+
+
+def _varied(
+    source: Source, values: Iterator[float]
+) -> Iterator[tuple[Task, Training, Query | None]]:
+    for value in values:
+        yield vary(source.over, value, source.task, source.training, source.query)
+
+
+def _points(batch: Batch, records: Sequence[Record]) -> list[Point]:
+    """Return one field of results with its error bars; some are computed only when asked for."""
+    found = []
+    for record in records:
+        flat = record.to_dict()
+        known = measured(flat)
+        quantity = batch.source.quantity
+        if quantity not in known and hasattr(record, "metrics"):
+            known = measured(record.metrics(quantity))
+        value, bar = known.get(quantity, (None, None))
+        status = flat.get("status", "converged")
+        note = "" if status == "converged" else str(flat["message"])
+        if flat.get("anti_aligned"):
+            note = f"The query points away: {flat['cause']}. Cure: {flat['cure']}."
+        found.append(Point(_finite(value), _finite(bar), note, batch.tolerance))
+    return found
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _predictions(batch: Batch, values: Iterator[float]) -> list[Point]:
+    source = batch.source
+    found = curve(
+        source.task,
+        source.training,
+        over=source.over,
+        values=values,
+        classifier=source.classifier,
+        query=source.query,
+        tolerance=batch.tolerance,
+        **dict(source.options),
+    )
+    return _points(batch, found)
+
+
+def _floors(batch: Batch, values: Iterator[float]) -> list[Point]:
+    source = batch.source
+    options = {**dict(source.options), "tolerance": batch.tolerance}
+    return _points(batch, floor_curve(source.task, over=source.over, values=values, **options))
+
+
+def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
+    source = batch.source
+    tasks = (task for task, _, _ in _varied(source, values))
+    options = dict(source.options)
+    return _points(
+        batch,
+        [required_strength(task, classifier=source.classifier, **options) for task in tasks],
+    )
+
+
+def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
+    source = batch.source
+    return _points(
+        batch,
+        [
+            capacity(task, training, classifier=source.classifier, query=query)
+            for task, training, query in _varied(source, values)
+        ],
+    )
+
+
+def _queries(batch: Batch, values: Iterator[float]) -> list[Point]:
+    at = _varied(batch.source, values)
+    return _points(batch, [align(task, training) for task, training, _ in at])
+
+
+def _turns(batch: Batch, values: Iterator[float]) -> list[Point]:
+    at = _varied(batch.source, values)
+    cosines = [learnt_alignment(task, training).alignment for task, training, _ in at]
+    return [Point(_finite(cosine), 0.0) for cosine in cosines]
+
+
+def _sequences(batch: Batch, values: Iterator[float]) -> list[Point]:
+    """Draw positive sequences in the plane of the signal and the query, which is all that counts."""
+    source = batch.source
+    query = source.query or align(source.task, source.training).query
+    always = source.task.replace(positive_rate=1 - 1e-9)
+    direction = np.array([query.alignment, math.sqrt(max(0.0, 1 - query.alignment**2))])
+    sharpness = min(query.sharpness, _HARD)
+    found = []
+    for seed in values:
+        rng = np.random.default_rng(int(seed))
+        drawn = sample(always, 1, dimension=2, rng=rng, signal=[1.0, 0.0])
+        weights = attention_weights(drawn.X, sharpness * direction, 1.0)[0]
+        informative = drawn.positions[0]
+        # Of a long sequence, the tokens that carry the signal and those that get most attention.
+        order = np.lexsort((-weights, ~informative))[:_SHOWN_TOKENS]
+        shown = np.sort(order)
+        tokens = {
+            "places": [int(place) + 1 for place in shown],
+            "scores": [float(value) for value in (drawn.X[0] @ direction)[shown]],
+            "weights": [float(value) for value in weights[shown]],
+            "informative": [bool(value) for value in informative[shown]],
+            "mass": float(weights[informative].sum()),
+            "alignment": query.alignment,
+            "sharpness": _finite(query.sharpness),
+            "given": source.query is not None,
+            "length": source.task.length,
+        }
+        found.append(Point(None, None, extra=tokens))
+    return found
+
+
+_KINDS: dict[str, Callable[[Batch, Iterator[float]], list[Point]]] = {
+    "predict": _predictions,
+    "floor": _floors,
+    "strength": _strengths,
+    "capacity": _capacities,
+    "align": _queries,
+    "turning": _turns,
+    "tokens": _sequences,
+}
