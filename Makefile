@@ -8,13 +8,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: FORCE attack audit reproduce test lint format types docs clean browser package explore lock
+.PHONY: FORCE attack audit reproduce test minimum lint format types docs clean browser package explore lock
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
 
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+# The rooms that need nothing but the runtime dependencies, with the lowest versions of these, which
+# may use what has been deprecated since.
+minimum: $(VENV)/.installed-lock
+	$(BIN)/uv venv --clear $(VENV)-minimum
+	$(BIN)/uv pip install --python $(VENV)-minimum --resolution lowest-direct .
+	$(BIN)/uv pip install --python $(VENV)-minimum pytest pytest-benchmark pytest-timeout pytest-xdist hypothesis psutil
+	$(VENV)-minimum/bin/python -m pytest -W ignore::DeprecationWarning -n $(WORKERS) --dist loadfile $(addprefix tests/,numerics learning theory simulation plotting estimators/test_scikit_learn.py test_losses.py test_task.py)
 
 browser: $(VENV)/.installed-browser
 	$(BIN)/python -m pytest --no-showlocals tests_browser
@@ -61,4 +69,4 @@ $(VENV)/.installed-%: FORCE
 FORCE:
 
 clean:
-	rm -rf $(VENV) $(VENV).lock build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .coverage*
+	rm -rf $(VENV) $(VENV)-minimum $(VENV).lock build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .coverage*
