@@ -73,15 +73,33 @@ def reduced_reused(
     length = float(np.linalg.norm(readout))
     state = QueryState(cosine, norm, float(readout[0] / length) if length > 0 else 0.0)
 
-    weights = _softmax(training.inverse_temperature * (tokens @ query))
-    means = np.einsum("nl,nlk->nk", weights, tokens) @ _frame(query, norm).T
+    features = _features(tokens, query, lost, training.inverse_temperature, dimension, rng, dtype)
+    return state, features, labels
+
+
+def _features(
+    tokens: Array,
+    query: Array,
+    lost: list[Array],
+    inverse_temperature: float,
+    dimension: int,
+    rng: np.random.Generator,
+    dtype: DTypeLike,
+) -> Array:
+    """Draw the attention features, given the tokens (n, L, 3) along the three known directions.
+
+    Across these the tokens' noise is new, but for its products with the arrays in `lost`, which are 0.
+    """
+    weights = _softmax(inverse_temperature * (tokens @ query))
+    frame = _frame(query, float(np.linalg.norm(query)))
+    means = np.einsum("nl,nlk->nk", weights, tokens) @ frame.T
     spread = np.sqrt(np.vecdot(weights, weights))
     columns = np.stack([np.vecdot(weights, part) for part in lost], axis=1)
-    noise = gaussian_columns(count, 0, dimension - 3, rng, dtype)
-    features = np.empty((count, 3 + noise.shape[1]), dtype=noise.dtype)
+    noise = gaussian_columns(len(tokens), 0, dimension - 3, rng, dtype)
+    features = np.empty((len(tokens), 3 + noise.shape[1]), dtype=noise.dtype)
     features[:, :3] = means
     features[:, 3:] = _without(noise, columns / spread[:, None]) * spread[:, None]
-    return state, features, labels
+    return features
 
 
 def _conditional(lost: list[Array], last: float, rng: np.random.Generator) -> Array:
