@@ -238,6 +238,10 @@ class Training(_Settings):
             raise ParameterError("alpha1", self.alpha1, accepted)
 
 
+# Two scores of normal tokens are as near to each other as one over this once in 10^10 times.
+_HARD = 1e12
+
+
 @_settings
 class Query(_Settings):
     """A query given directly instead of learnt: only its cosine with the signal and β‖q‖ matter.
@@ -258,6 +262,11 @@ class Query(_Settings):
 
     def __post_init__(self) -> None:
         self._check_numbers()
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether the softmax is a maximum, up to ties that do not happen."""
+        return self.sharpness >= _HARD
 
 
 @_settings

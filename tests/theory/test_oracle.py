@@ -257,7 +257,18 @@ def test_a_strength_that_points_cannot_tell_has_no_finite_bar() -> None:
     assert needed.uncertainty == np.inf
 
 
+def test_a_rare_error_of_few_points_does_not_choose_a_bad_sharpness() -> None:
+    # 10^6 sequences of each label, counted: 5.4e-4 at θ = 12 and 1.8e-4 at 13, with κ = 0.3.
+    needed = required_strength(Task(10, 1, 1.0), error=3e-4, classifier="elementwise")
+    assert needed.strength == pytest.approx(12.5, abs=0.5)
+    assert 0.2 < needed.uncertainty < 1.5
+    rare = required_strength(Task(10, 1, 1.0), error=1e-4, classifier="elementwise")
+    assert rare.strength == pytest.approx(13.5, abs=rare.uncertainty)
+
+
 def test_arguments_that_do_not_apply_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"sharpness = 1e\+20"):
+        oracle(Task(10, 1, 3.0), sharpness=1e20)
     task = Task(10, 1, 3.0)
     with pytest.raises(ParameterError, match="nonlinearity = 'tanh'"):
         oracle(task, nonlinearity="tanh")

@@ -134,3 +134,17 @@ def test_wrong_sharpness_is_refused(value):
 def test_sharpness_is_refused_without_a_softmax():
     with pytest.raises(ParameterError, match="at_sharpness"):
         predict(TASK, TRAINING, classifier="pooled", at_sharpness=1.0)
+
+
+def test_a_sharpness_beyond_all_digits_is_a_hard_maximum() -> None:
+    task, training, query = Task(10, 1, 5.0), Training(4.0, 3.0), Query(0.9, 2.0)
+    for sharpness in (1e20, 1e300):
+        for usage in ({"at_sharpness": sharpness}, {"query": query.replace(sharpness=sharpness)}):
+            hard = {name: math.inf if name == "at_sharpness" else query.replace(sharpness=math.inf)
+                    for name in usage}  # fmt: skip
+            found = predict(task, training, **{"query": query, **usage})
+            assert (
+                found.test_error == predict(task, training, **{"query": query, **hard}).test_error
+            )
+            assert found.localisation is not None
+            assert found.localisation.attended_mass == found.localisation.hit_rate

@@ -321,7 +321,7 @@ def softmax_triples(
 ) -> tuple[Array, Array, Array]:
     """Return (A, B, S) of sequences: the weight of the first group of tokens, ⟨u, p⟩ and ‖p‖."""
     shift = task.strength * query.alignment
-    if np.isinf(query.sharpness):
+    if query.is_hard:
         return hard_triple(tokens, (shift, 0.0))
     sums = exponential_sums(tokens, query.sharpness, (query.sharpness * shift, 0.0))
     return sums.softmax_triple()

@@ -166,7 +166,7 @@ def localise(
     seen = at or task
     used = query if at_sharpness is None else query.replace(sharpness=at_sharpness)
     hits = hit_rate(seen, used.alignment)
-    mass, bar = (hits, _ROUNDING) if np.isinf(used.sharpness) else _attended_mass(seen, used)
+    mass, bar = (hits, _ROUNDING) if used.is_hard else _attended_mass(seen, used)
     bars = {"attended_mass": bar, "hit_rate": _ROUNDING}
     return Localisation(mass, hits, bars, query=used, task=seen)
 

@@ -48,6 +48,7 @@ _RARE = 0.01
 _FEW = 30
 _LEAST_ERROR = 1e-15
 _LARGEST_STRENGTH = 1e6
+_LARGEST_SHARPNESS = 1e12
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _judge(
         accepted = f"its default for the classifier {classifier!r}: only 'elementwise' has one"
         raise ParameterError("nonlinearity", nonlinearity, accepted)
     if sharpness is not None:
-        sharpness = validation.real("sharpness", sharpness, low=0)
+        sharpness = validation.real("sharpness", sharpness, low=0, high=_LARGEST_SHARPNESS)
         if classifier not in ("attention", "elementwise"):
             accepted = f"None for the classifier {classifier!r}, which has no sharpness"
             raise ParameterError("sharpness", sharpness, accepted)
@@ -357,7 +358,12 @@ class _Thresholded:
 
         def error(sharpness: float, size: int = _SEARCH_SIZE) -> float:
             scores = self._scores(strength, sharpness, size, _FIT, rare)
-            return _best_threshold(scores, self._rate)[0]
+            counted = _best_threshold(scores, self._rate)[0]
+            points = scores.positive.size + scores.negative.size
+            if self._reaches_far or counted * points >= _FEW:
+                return counted
+            # Few points err, or none: those of another sharpness may be as few by chance.
+            return max(counted, _normal_error(scores))
 
         grid = _SHARPNESS_GRID
         if self._last:
@@ -415,6 +421,13 @@ class _Measured:
             bar = max(bar, 3 * (1 / positive.size + 1 / negative.size))
             status, detail = Status.BEYOND_REACH, f"only some {seen:.0f} points of the law err"
         return cls(error, bar, Solution(status, residual=0.0, steps=1, detail=detail))
+
+
+def _normal_error(scores: Scores) -> float:
+    """Return the error of scores with these means and spreads, if both laws were normal."""
+    positive, negative = scores.positive, scores.negative
+    spread = float(positive.std() + negative.std())
+    return float(ndtr(-(positive.mean() - negative.mean()) / spread)) if spread > 0 else 0.0
 
 
 def _best_threshold(scores: Scores, rate: float) -> tuple[float, float]:
@@ -509,4 +522,8 @@ class _StrengthSearch:
     def _slope(self, strength: float, step: float) -> float:
         """Return d log(error)/dθ, over a relative step to either side."""
         low, high = (1 - step) * strength, (1 + step) * strength
-        return (self._excess(high) - self._excess(low)) / (high - low)
+        slope = (self._excess(high) - self._excess(low)) / (high - low)
+        # Points of which none errs give no slope: that of a normal tail is no steeper than the truth.
+        unseen = self._excess(high) < np.log(_LEAST_ERROR)
+        gentle = 2 * np.log(self._error / self._ceiling) / strength
+        return max(slope, float(gentle)) if unseen else slope
