@@ -330,3 +330,23 @@ def test_an_estimator_does_not_load_matplotlib() -> None:
         "sys.exit('matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_whitening_does_not_blow_up_what_a_few_repeated_tokens_leave_out() -> None:
+    """Sequences draw their tokens from 40 things: 4,000 tokens know no more of R than these."""
+    rng = np.random.default_rng(0)
+    decay = np.geomspace(1, 0.1, 60)
+
+    def things(count: int) -> np.ndarray:
+        return (rng.standard_normal((count, 60)) * decay) @ mixing
+
+    mixing = rng.standard_normal((60, 60))
+    X = things(40)[rng.integers(40, size=(200, 20))]
+    model = AttentionClassifier(whiten=True, refine=False, sharpness=2.0, ridge=0.01)
+    model.fit(X, np.arange(200) % 2)
+    whitening = model.whitening_ / model.scale_
+    spreads = [
+        np.std((one.reshape(-1, 60) - model.mean_) @ whitening.T) for one in (X, things(1000))
+    ]
+    # 1.4 here; 4.5 with the shrinkage of 4,000 independent tokens.
+    assert spreads[1] < 2 * spreads[0]

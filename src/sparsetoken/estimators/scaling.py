@@ -137,14 +137,23 @@ def whitened(scaler: Scaler, tokens: Array) -> Scaler:
     """Return the scaler that also whitens, from a sample of standardised tokens (N, d).
 
     M = ((1 - ρ) R + ρ I)^(-1/2) with the correlation matrix R and Ledoit and Wolf's shrinkage ρ.
+    That falls like one over the number of independent tokens, so that tokens which come up again
+    count once, lest directions in which a few things hardly vary are blown up for all others.
     """
     shrinkage = ledoit_wolf_shrinkage(tokens, assume_centered=True)
+    shrinkage = min(1.0, shrinkage * len(tokens) / _distinct(tokens))
     correlation = tokens.T @ tokens / len(tokens)
     values, vectors = linalg.eigh(correlation)
     mixed = (1 - shrinkage) * np.maximum(values, 0.0) + shrinkage * max(values.mean(), 1e-300)
     floor = 1e-10 * mixed.max()  # coordinates that repeat others exactly
     roots = 1 / np.sqrt(np.maximum(mixed, floor))
     return replace(scaler, whitening=(vectors * roots) @ vectors.T)
+
+
+def _distinct(tokens: Array) -> int:
+    """Return how many of the tokens (N, d) differ, by their projections to one direction."""
+    projections = tokens @ np.cos(np.arange(1.0, tokens.shape[1] + 1))
+    return len(np.unique(np.round(projections, 6)))
 
 
 @np.errstate(invalid="ignore")  # infinities of both signs: the error about them is enough
