@@ -220,8 +220,17 @@ def test_bad_cells_are_refused_before_a_store_is_made(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("bad", [{"trials": -1}, {"workers": 0}, {"retries": -1}, {"trials": 1.5}])
-def test_bad_numbers_are_refused(tmp_path: Path, bad: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"trials": -1},
+        {"workers": 0},
+        {"retries": -1},
+        {"trials": 1.5},
+        {"dask": "tcp://here", "executor": ThreadPoolExecutor(1)},
+    ],
+)
+def test_bad_arguments_are_refused(tmp_path: Path, bad: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(bad))):
         run_cells(tmp_path / "a", cells(), functions.nothing, **{"trials": 1, **bad})
     assert not list(tmp_path.iterdir())

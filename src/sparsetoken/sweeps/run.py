@@ -194,6 +194,10 @@ def run_cells(
     trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
     retries = validation.integer("retries", retries, low=0, high=MOST_RETRIES)
     validation.integer("workers", workers, low=1, high=MOST_WORKERS)
+    if executor is not None and dask is not None:
+        raise validation.ParameterError(
+            "dask", dask, "None beside an executor, which does the same work"
+        )
     _check_cells(cells, trials)
     known_as = fingerprint(cells, function, theory, imports)
     with StoreWriter(store, known_as, cells, trials) as writer:

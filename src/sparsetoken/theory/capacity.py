@@ -74,7 +74,7 @@ def capacity(
     Parameters
     ----------
     training : Training, optional
-        How the query is learnt, if it is not given. With `reuse` the answer is the largest ratio at
+        How the query is learnt, if there is one and it is not given; not read otherwise. With `reuse` the answer is the largest ratio at
         which the samples that made the query are separable; alpha0 and alpha1 are not read then.
     classifier : str
         "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.

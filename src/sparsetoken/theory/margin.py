@@ -9,6 +9,7 @@ the largest H over a, where
 the last sum over the coordinates with noise of their own.
 """
 
+import warnings
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -316,15 +317,22 @@ def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
         return (point[-1] - root) / scale, slope
 
     norm = np.append(law.penalised, 1.0)[index]
-    best = optimize.minimize(
-        lambda part: (0.5 * float(norm @ part**2), norm * part),
-        start[index] / scale,
-        jac=True,
-        method="SLSQP",
-        bounds=[(None, None)] * (len(index) - 1) + [(1e-8, None)],
-        constraints={"type": "ineq", "fun": lambda p: slack(p)[0], "jac": lambda p: slack(p)[1]},
-        options={"maxiter": 200, "ftol": 1e-12},
-    )
+    with warnings.catch_warnings():
+        # SciPy 1.15 tells of steps beyond a bound, which it takes back.
+        warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+        best = optimize.minimize(
+            lambda part: (0.5 * float(norm @ part**2), norm * part),
+            start[index] / scale,
+            jac=True,
+            method="SLSQP",
+            bounds=[(None, None)] * (len(index) - 1) + [(1e-8, None)],
+            constraints={
+                "type": "ineq",
+                "fun": lambda p: slack(p)[0],
+                "jac": lambda p: slack(p)[1],
+            },
+            options={"maxiter": 200, "ftol": 1e-12},
+        )
     point, found = evaluate(best.x)
     # ζ = 1 - α P(margin active), from the condition on ν.
     multiplier = 1 - 0.5 * alpha * found.gradient[-1] / point[-1]
