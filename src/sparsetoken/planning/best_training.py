@@ -1,16 +1,23 @@
 """The best training for a task by exact predictions: a search with a stated number of them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from sparsetoken.arrays import Array
+from sparsetoken.numerics.threads import one_thread
+from sparsetoken.planning.crossing import least_enough
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment
-from sparsetoken.theory.prediction import Prediction, predict
+from sparsetoken.theory.prediction import Prediction, Predictor
+from sparsetoken.theory.usage import Usage
 
 __all__ = [
+    "COARSE",
+    "FINEST",
     "METRICS",
     "MOST_PREDICTIONS",
     "SCHEDULES",
@@ -19,20 +26,32 @@ __all__ = [
     "Found",
     "TrainingSearch",
     "enlarged",
+    "positive_rates_nearby",
     "total_samples",
 ]
 
 # What a plan may aim at: the field of a prediction, and whether less of it is better.
 METRICS = {"error": ("test_error", True), "auc": ("auc", False)}
 
+# Numerical error of a prediction that is shown; of one in a search, and as a share of what the goal
+# has above its limit.
 TOLERANCE = 1e-3
+COARSE = 3e-3
+FINEST = 2e-5
+_ACCURACY = 0.1
 # Predictions of a search at the most.
-MOST_PREDICTIONS = 160
+MOST_PREDICTIONS = 110
 # Values within this of the best are as good in practice.
 NEARLY = 0.05
-_READOUT_STEPS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-_BIAS_STEPS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_LARGEST_ALPHA = 2048.0
+# A step of the search must gain this share, and cosines this close are alike.
+_GAIN = 1e-4
+_AS_ALIGNED = 2e-3
+_READOUT_STEPS = (0.1, 0.5, 2.0)
+_BIAS_STEPS = (0.0, 0.2, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0)
+_ALPHAS = (1e-3, 2048.0)
+# Turns between the number of samples and the settings, and the logarithm that ends them early.
+_TURNS = 4
+_SETTLED = 0.3
 _QUERY_STEPS = (1e-9, 1e6)
 
 
@@ -135,15 +154,28 @@ _AXES = {
     "sharpness": _Axis("sharpness", 2.0, 0.02, 30.0, factor=True),
     "ridge": _Axis("ridge", 6.0, 1e-6, 0.3, factor=True),
     "split": _Axis("split", 0.2, 0.05, 0.95, factor=False),
+    "bias_step": _Axis("bias_step", 2.0, 0.01, 50.0, factor=True),
 }
+
+
+class _Spent(Exception):
+    """No more predictions may be made."""
 
 
 class TrainingSearch:
     """Predictions for one task and classifier, counted, each setting at most once.
 
+    Each prediction starts from the solution of the one before. They are coarse: settings are
+    compared on the same points, so that most of their numerical error is common to all.
+
     Parameters
     ----------
     metric : a name of `METRICS`
+    goal : float, optional
+        The loss that is sought.
+    limit : float
+        The loss with ever more samples, or 0. What a loss has above it decides how accurate
+        predictions have to be: that much changes with the samples and the settings.
     most : int
         No more predictions than this; afterwards the best found so far is all there is.
     """
@@ -154,6 +186,8 @@ class TrainingSearch:
         classifier: str,
         metric: str,
         *,
+        goal: float | None = None,
+        limit: float = 0.0,
         most: int = MOST_PREDICTIONS,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
@@ -163,6 +197,13 @@ class TrainingSearch:
         self.most = most
         self._progress = progress
         self._known: dict[Candidate, Found] = {}
+        self._goal = goal
+        self._limit = limit
+        self._path = self._path_to(1.0 if goal is None else goal)
+
+    def _path_to(self, loss: float) -> Predictor:
+        tolerance = max(_ACCURACY * (loss - self._limit), FINEST)
+        return Predictor(self.classifier, None, Usage(), min(COARSE, tolerance))
 
     @property
     def predictions(self) -> int:
@@ -179,14 +220,12 @@ class TrainingSearch:
         return loss if self.smaller_is_better else 1 - loss
 
     def at(self, candidate: Candidate) -> Found:
-        """Predict one candidate."""
+        """Predict one candidate; raise `_Spent` if there are no predictions left."""
         if candidate not in self._known:
-            prediction = predict(
-                self.task,
-                candidate.training(self.task),
-                classifier=self.classifier,
-                tolerance=TOLERANCE,
-            )
+            if self.exhausted:
+                raise _Spent
+            with one_thread:
+                prediction = self._path.predict(self.task, candidate.training(self.task))
             value = getattr(prediction, self.field)
             loss = value if self.smaller_is_better else 1 - value
             if not np.isfinite(loss) or not prediction.solution.converged:
@@ -199,124 +238,146 @@ class TrainingSearch:
         """Return what there is to choose."""
         if self.classifier != "attention":
             return [_AXES["ridge"]]
-        names = ["sharpness", "ridge"] + (["split"] if candidate.schedule == "split" else [])
+        names = ["sharpness", "ridge"]
+        if candidate.schedule == "split":
+            names.append("split")
+        if self.task.positive_rate != 0.5:
+            names.append("bias_step")
         return [_AXES[name] for name in names]
 
-    def optimum(self, start: Candidate, *, steps: tuple[float, ...] = (1.0, 0.5, 0.25)) -> Found:
+    def best(self, start: Candidate, *, sizes: tuple[float, ...] = (1.0, 0.5)) -> Found:
+        """Return the best training found near a start, at its number of samples and with its loss."""
+        with suppress(_Spent):
+            self._tuned(self._with_better_rates(start), sizes)
+        same = [
+            found
+            for found in self._known.values()
+            if (found.candidate.alpha, found.candidate.loss) == (start.alpha, start.loss)
+        ]
+        return min(same, key=lambda found: found.loss)
+
+    def least(self, start: Candidate, goal: float) -> Found | None:
+        """Return the training of the fewest samples found with a loss of at most `goal`.
+
+        None if there is none within reach of the search.
+        """
+        with suppress(_Spent):
+            self._close_in(self._tuned(start, (1.0,)).candidate, goal)
+        enough = [found for found in self._known.values() if found.loss <= goal]
+        return min(enough, key=lambda found: found.candidate.alpha, default=None)
+
+    def _close_in(self, settings: Candidate, goal: float) -> None:
+        """Find the number of samples for the settings, and settings for that number, by turns.
+
+        Settings change slowly with the number of samples, so that few turns are enough. Where settings
+        for few samples do not reach the goal with ever more, those for ever more are tried.
+        """
+        for _ in range(_TURNS):
+            before = settings.alpha
+            alpha = self._least_alpha(settings, goal, 0.2) or _ALPHAS[1]
+            settings = self._with_better_rates(replace(settings, alpha=alpha))
+            settings = self._tuned(settings, (1.0,)).candidate
+            if abs(np.log(alpha / before)) < _SETTLED:
+                break
+        for accuracy in (0.05, 0.01):
+            enough = self._least_alpha(settings, goal, accuracy)
+            if enough is None:
+                return
+            settings = self._tuned(replace(settings, alpha=enough), (0.5,)).candidate
+        self._least_alpha(settings, goal, 0.01)
+
+    def _least_alpha(self, settings: Candidate, goal: float, accuracy: float) -> float | None:
+        """Return the least sample ratio that reaches the goal with given settings."""
+        return least_enough(
+            lambda alpha: self.at(replace(settings, alpha=alpha)).loss,
+            goal,
+            settings.alpha,
+            bounds=_ALPHAS,
+            accuracy=accuracy,
+            most=self.most,
+            first_step=1 + accuracy,
+        )
+
+    def _tuned(self, start: Candidate, sizes: tuple[float, ...]) -> Found:
         """Return the best found near a start, at its sample ratio: a compass search.
 
-        One coordinate after another moves as long as that helps; then the steps are halved.
+        One coordinate after another moves as long as that helps. Then the parabolas through the
+        neighbours say where to go in all coordinates at once, and steps become smaller.
         """
-        best = self.at(self._with_rates(start))
-        for size in steps:
-            moving = True
-            while moving and not self.exhausted:
-                moving = False
+        best = self.at(start)
+        for size in sizes:
+            before = None
+            while best is not before:
+                before = best
                 for axis in self.axes(best.candidate):
-                    better = self._moved(best, axis, size)
-                    moving |= better is not best
-                    best = better
+                    best = self._moved(best, axis, size)
+            best = self._at_vertex(best, size)
         return best
 
     def _moved(self, best: Found, axis: _Axis, size: float) -> Found:
         for sign in (1, -1):
-            tried = self._try(axis.moved(best.candidate, sign * size))
-            if tried is not None and tried.loss < best.loss - 1e-7:
+            tried = self.at(axis.moved(best.candidate, sign * size))
+            if tried.loss < best.loss * (1 - _GAIN):
                 return tried
         return best
 
-    def _try(self, candidate: Candidate) -> Found | None:
-        if candidate not in self._known and self.exhausted:
-            return None
-        return self.at(candidate)
+    def _at_vertex(self, best: Found, size: float) -> Found:
+        """Return the better of a point and of what parabolas through its neighbours say."""
+        vertex = best.candidate
+        for axis in self.axes(best.candidate):
+            sides = [axis.moved(best.candidate, sign * size) for sign in (-1, 1)]
+            if best.candidate in sides:  # at the end of its range
+                continue
+            below, above = (self.at(side).loss for side in sides)
+            curvature = below + above - 2 * best.loss
+            if 0 < curvature < np.inf:
+                vertex = axis.moved(vertex, size * (below - above) / (2 * curvature))
+        return min(best, self.at(vertex), key=lambda found: found.loss)
 
     def _with_rates(self, candidate: Candidate) -> Candidate:
-        """Return the candidate with the rates of the two steps that align the query best."""
-        if self.classifier != "attention":
-            return candidate
+        """Return the candidate with the rates of the two steps that align the query best.
+
+        Of rates that are as good, those that still align it best where positives are fewer or more
+        than thought; of those, the ones nearest to the usual.
+        """
         options = [
             replace(candidate, readout_step=readout, bias_step=bias)
             for readout in _READOUT_STEPS
-            for bias in (_BIAS_STEPS if self.task.positive_rate != 0.5 else _BIAS_STEPS[2:3])
+            for bias in _BIAS_STEPS
         ]
-        cosines = [
-            learnt_alignment(self.task, option.training(self.task)).alignment for option in options
-        ]
-        best = float(np.max(cosines))
-        # Of rates that are as good, the ones nearest to the usual.
-        good = [one for one, cosine in zip(options, cosines, strict=True) if cosine > best - 1e-3]
-        return min(
-            good,
-            key=lambda one: abs(np.log(one.readout_step / 0.5)) + abs(one.bias_step - 0.5),
-        )
+        planned = self._cosines(options, self.task)
+        worst = np.min([self._cosines(options, task) for task in _other_rates(self.task)], axis=0)
+        worst = np.where(planned > planned.max() - _AS_ALIGNED, worst, -np.inf)
+        usual = [abs(np.log(one.readout_step / 0.5)) + abs(one.bias_step - 0.5) for one in options]
+        good = np.flatnonzero(worst > worst.max() - _AS_ALIGNED)
+        return options[min(good, key=lambda index: usual[index])]
 
-    def start(self, alpha: float, schedule: str = "split") -> Candidate:
+    def _with_better_rates(self, candidate: Candidate) -> Candidate:
+        """Return the candidate, with the rates that align its query best if that is no worse."""
+        if self.classifier != "attention":
+            return candidate
+        aligned = self._with_rates(candidate)
+        worse = self.at(aligned).loss > self.at(candidate).loss * (1 + _GAIN)
+        return candidate if worse else aligned
+
+    def _cosines(self, options: list[Candidate], task: Task) -> Array:
+        found = [learnt_alignment(task, option.training(task)).alignment for option in options]
+        return np.array(found)
+
+    def start(self, alpha: float, schedule: str = "split", loss: str = "logistic") -> Candidate:
         """Return the best of a few sharpnesses at a sample ratio, to begin a search."""
         if self.classifier != "attention":
             return Candidate(alpha, schedule="readout only")
-        first = self._with_rates(Candidate(alpha, schedule=schedule))
+        first = self._with_rates(Candidate(alpha, schedule=schedule, loss=loss))
         tries = [self.at(replace(first, sharpness=value)) for value in (0.3, 1.0, 3.0, 9.0)]
-        return min(tries, key=lambda found: found.loss).candidate
-
-    def least_alpha(self, start: Candidate, goal: float) -> Found | None:
-        """Return the training of the fewest samples with a loss of at most `goal`.
-
-        None if there is none within reach of the search. Settings are optimised anew on the way, as
-        they change slowly with the number of samples.
-        """
-        best = self.optimum(start)
-        below, above = (best, None) if best.loss <= goal else (None, best)
-        while (below is None or above is None) and not self.exhausted:
-            factor = 2.0 if below is None else 0.5
-            alpha = best.candidate.alpha * factor
-            if not 1e-3 <= alpha <= _LARGEST_ALPHA:
-                break
-            best = self.optimum(replace(best.candidate, alpha=alpha), steps=(0.5,))
-            below, above = (best, above) if best.loss <= goal else (below, best)
-        if below is None or above is None:
-            return below
-        for steps in ((0.25,), (0.125,)):
-            found = self._crossing(below, above, goal)
-            improved = self.optimum(found.candidate, steps=steps)
-            below, above = self._bracket(improved, goal) or (below, above)
-        return self._crossing(below, above, goal)
-
-    def _bracket(self, near: Found, goal: float) -> tuple[Found, Found] | None:
-        """Return settings just enough and not quite enough, close to a crossing."""
-        sides = []
-        for factor in (1.15, 1 / 1.15):
-            tried = self._try(replace(near.candidate, alpha=near.candidate.alpha * factor))
-            if tried is None:
-                return None
-            sides.append(tried)
-        enough, short = sides
-        return (enough, short) if enough.loss <= goal < short.loss else None
-
-    def _crossing(self, enough: Found, short: Found, goal: float) -> Found:
-        """Return a training that just reaches the goal, with the settings of `enough`."""
-        high = np.log(enough.candidate.alpha)
-        low = np.log(short.candidate.alpha)
-        high_loss, low_loss = enough.loss, short.loss
-        best = enough
-        for _ in range(8):
-            if high - low < 0.004:
-                break
-            # The chord's crossing in log loss, kept off the ends.
-            slope = np.log(max(low_loss, 1e-12)) - np.log(max(high_loss, 1e-12))
-            share = (np.log(low_loss) - np.log(goal)) / slope if slope > 0 else 0.5
-            middle = low + float(np.clip(share, 0.1, 0.9)) * (high - low)
-            tried = self._try(replace(enough.candidate, alpha=float(np.exp(middle))))
-            if tried is None:
-                break
-            if tried.loss <= goal:
-                best, high, high_loss = tried, middle, tried.loss
-            else:
-                low, low_loss = middle, tried.loss
-        return best
+        best = min(tries, key=lambda found: found.loss)
+        if self._goal is None:
+            self._path = self._path_to(best.loss)
+        return best.candidate
 
     def widths(self, best: Found) -> dict[str, tuple[float, float]]:
         """Return for each setting the range of tried values that are nearly as good as the best."""
-        limit = best.loss * (1 + NEARLY) + TOLERANCE
+        limit = best.loss * (1 + NEARLY)
         ranges = {}
         for axis in self.axes(best.candidate):
             ends = [self._end(best, axis, sign, limit) for sign in (-1, 1)]
@@ -326,11 +387,27 @@ class TrainingSearch:
     def _end(self, best: Found, axis: _Axis, sign: int, limit: float) -> float:
         end = getattr(best.candidate, axis.name)
         for steps in (0.5, 1.0, 2.0):
-            moved = self._try(axis.moved(best.candidate, sign * steps))
-            if moved is None or moved.loss > limit:
+            try:
+                moved = self.at(axis.moved(best.candidate, sign * steps))
+            except _Spent:
+                break
+            if moved.loss > limit:
                 break
             end = getattr(moved.candidate, axis.name)
         return float(end)
+
+
+def _other_rates(task: Task) -> list[Task]:
+    """Return the task with fewer and with more positives than thought."""
+    return [task.replace(positive_rate=rate) for rate in positive_rates_nearby(task.positive_rate)]
+
+
+def positive_rates_nearby(rate: float) -> tuple[float, float]:
+    """Return rates of positives by which one may well be wrong: a fifth fewer, a fifth more.
+
+    The more frequent class loses as much as it gains, so that both stay possible.
+    """
+    return 0.8 * rate, min(1.25 * rate, 1 - 0.8 * (1 - rate))
 
 
 def enlarged(training: Training, multiple: float) -> Training:

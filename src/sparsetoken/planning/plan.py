@@ -2,68 +2,41 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
-from sparsetoken.planning.best_training import (
-    MOST_PREDICTIONS,
-    SCHEDULES,
-    Candidate,
-    Found,
-    TrainingSearch,
-    total_samples,
-)
-from sparsetoken.planning.parallel import finished
-from sparsetoken.planning.plan_check import Assurance, check_plan
+from sparsetoken.losses import get_loss
+from sparsetoken.planning.best_training import total_samples
+from sparsetoken.planning.plan_check import MOST_SIZES, Assurance, check_plan
 from sparsetoken.planning.plan_figure import draw_plan
-from sparsetoken.planning.sensitivity import Sensitivity, anti_alignments, sensitivities
+from sparsetoken.planning.plan_search import (
+    LINEAR,
+    MOST_SEARCHED,
+    Alternative,
+    PlanSearch,
+    Searched,
+)
+from sparsetoken.planning.sensitivity import (
+    MOST_SENSITIVITY,
+    Sensitivity,
+    anti_alignments,
+    sensitivities,
+)
 from sparsetoken.planning.study_text import study_text
 from sparsetoken.records import Record, with_error
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment
-from sparsetoken.theory.floor import floor
 from sparsetoken.theory.oracle import oracle
-from sparsetoken.theory.prediction import predict
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Alternative", "Plan", "plan"]
+__all__ = ["MOST_PREDICTIONS", "Alternative", "Plan", "plan"]
 
-_FIRST_ALPHA = 4.0
+# Predictions of a plan at the most, all told: below 400.
+MOST_PREDICTIONS = MOST_SEARCHED + MOST_SENSITIVITY
 _FEWEST_SAMPLES = 10
-# Ratios between which the floor's least sample ratio is sought.
-_FLOOR_RATIOS = (1e-3, 1e4)
-# Rivals: classifiers without a query, and learners by the field of `Floor` that tells their error.
-_LINEAR = ("pooled", "vectorised")
-_FLOORS = {"message passing": "reachable_error", "floor": "error"}
 # A query with a smaller cosine is hardly better than none.
 _WEAK_ALIGNMENT = 0.5
-
-
-@dataclass(frozen=True)
-class Alternative(Record):
-    """What another classifier, or the best there could be, would need or reach.
-
-    Attributes
-    ----------
-    name : str
-        "pooled", "vectorised", "message passing" (the best known efficient learner) or "floor"
-        (any learner).
-    samples : int or None
-        Samples for the target; None where it is out of reach.
-    value : float or None
-        What it reaches with them, or with the budget.
-    limit : float or None
-        What it reaches with ever more samples, where that is known.
-    """
-
-    name: str
-    samples: int | None
-    value: float | None
-    limit: float | None
 
 
 @dataclass(frozen=True)
@@ -100,7 +73,7 @@ class Plan(Record):
         The plan in simulated studies at this dimension; None without trials.
     warnings : tuple of str
     predictions : int
-        How many predictions the search took.
+        How many predictions the whole plan took: at most `MOST_PREDICTIONS`.
     """
 
     task: Task
@@ -177,8 +150,9 @@ def plan(
     """Plan a study with attention: the fewest samples for a target, or the best for a budget.
 
     Give one of `error`, `auc` and `samples`. Split, sharpness, rates, ridge and loss are chosen by
-    exact predictions, at most 160 for each way to share out the samples; the best found is reported,
-    with how wide the optimum is. Then the plan is checked by simulated studies at this dimension.
+    exact predictions. The best found is reported, with how wide the optimum is. What others need and
+    what happens if a setting is not as planned are predicted as well, with at most 400 predictions in
+    all. Then the plan is checked by simulated studies at this dimension.
 
     Parameters
     ----------
@@ -220,8 +194,13 @@ def plan(
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     seed = validation.integer("seed", seed, low=0)
     metric, goal = _goal(task, error, auc, samples)
-    count = _Count(progress, MOST_PREDICTIONS * len(SCHEDULES) + 12 * trials)
-    search = _Search(
+    validation.instance("losses", losses, tuple)
+    for loss in losses:
+        get_loss(loss)
+    if not losses:
+        raise ParameterError("losses", losses, "at least one loss")
+    count = _Count(progress, MOST_PREDICTIONS + MOST_SIZES * trials)
+    search = PlanSearch(
         task=task,
         dimension=dimension,
         metric=metric,
@@ -230,32 +209,12 @@ def plan(
         losses=losses,
         limit=oracle(task).error if metric == "error" else None,
     )
-    searched, alternatives = search.all(workers, count)
+    searched, alternatives, predictions = search.all(workers, count.more)
     target = error if metric == "error" else auc
-    drafted = _drafted(search, searched, alternatives, target, workers)
-    if drafted.training is not None and trials:
-        options = {"trials": trials, "seed": seed, "workers": workers}
-        wanted = (metric, drafted.target, assurance)
-        checked = check_plan(
-            task, drafted.training, dimension, _value(drafted), wanted, count.one_more, options
-        )
-        drafted = replace(drafted, assurance=checked)
-    return replace(drafted, warnings=tuple(_warnings(drafted, searched.exhausted)))
-
-
-def _drafted(
-    search: "_Search",
-    searched: "_Searched",
-    alternatives: tuple[Alternative, ...],
-    target: float | None,
-    workers: int,
-) -> Plan:
-    """Return the plan before it is checked."""
-    task, dimension = search.task, search.dimension
     nothing = Plan(
         task=task,
         dimension=dimension,
-        metric=search.metric,
+        metric=metric,
         target=target,
         samples=None,
         training=None,
@@ -268,30 +227,50 @@ def _drafted(
         sensitivity=(),
         assurance=None,
         warnings=(),
-        predictions=searched.predictions,
+        predictions=predictions,
     )
-    if searched.best is None:
+    drafted = _drafted(nothing, search, searched, workers, count.more)
+    if drafted.training is not None and trials:
+        options = {"trials": trials, "seed": seed, "workers": workers}
+        wanted = (metric, drafted.target, assurance)
+        checked = check_plan(
+            task, drafted.training, dimension, _value(drafted), wanted, count.one_more, options
+        )
+        drafted = replace(drafted, assurance=checked)
+    exhausted = searched is not None and searched.exhausted
+    return replace(drafted, warnings=tuple(_warnings(drafted, exhausted)))
+
+
+def _drafted(
+    nothing: Plan,
+    search: PlanSearch,
+    searched: Searched | None,
+    workers: int,
+    more: Callable[[int], None],
+) -> Plan:
+    """Return the plan before it is checked, made from one that has no training."""
+    if searched is None or searched.best is None:
         return nothing
-    training = _whole(searched.best.candidate, task, dimension)
-    prediction = predict(task, training)
+    training, prediction, settling = search.settled(searched.best.candidate)
+    found, trying = sensitivities(
+        search.task,
+        training,
+        search.metric,
+        target=nothing.target,
+        dimension=search.dimension,
+        workers=workers,
+    )
+    more(settling + trying)
     return replace(
         nothing,
-        samples=total_samples(training, dimension),
+        samples=total_samples(training, search.dimension),
         training=training,
         error=prediction.test_error,
         auc=prediction.auc,
         uncertainty={"test_error": prediction.uncertainty.test_error},
         widths=searched.widths,
-        sensitivity=tuple(
-            sensitivities(
-                task,
-                training,
-                search.metric,
-                target=target,
-                dimension=dimension,
-                workers=workers,
-            )
-        ),
+        sensitivity=tuple(found),
+        predictions=nothing.predictions + settling + trying,
     )
 
 
@@ -336,138 +315,6 @@ class _Count:
             self._progress(min(self._done, self._total), self._total)
 
 
-def _nothing() -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class _Searched:
-    """The best training of one schedule, if it reaches the goal, and what finding it took."""
-
-    best: Found | None
-    widths: dict[str, tuple[float, float]]
-    predictions: int
-    exhausted: bool
-
-
-@dataclass(frozen=True)
-class _Search:
-    """What is sought: a goal (a loss to reach), or a budget of samples per dimension.
-
-    Attributes
-    ----------
-    limit : float or None
-        Error of attention with ever more samples, where it is known.
-    """
-
-    task: Task
-    dimension: int
-    metric: str
-    goal: float | None
-    budget: float | None
-    losses: tuple[str, ...]
-    limit: float | None
-
-    def all(self, workers: int, count: _Count) -> tuple[_Searched, tuple[Alternative, ...]]:
-        """Return the best training of attention, and what others would need or reach."""
-        within_reach = not self._beyond(self.limit)
-        schedules = SCHEDULES if within_reach else ()
-        rivals = [*_LINEAR, *(_FLOORS if self.metric == "error" else ())]
-        # With worker processes only whole searches are counted.
-        one_more = count.one_more if workers == 1 else _nothing
-        searches = [partial(self.scheduled, schedule, one_more) for schedule in schedules]
-        calls: list[Callable[[], Any]] = [
-            *searches,
-            *(partial(self.rival, name) for name in rivals),
-        ]
-        found: dict[int, Any] = {}
-        for index, result in finished(calls, workers):
-            found[index] = result
-            if workers > 1 and index < len(searches):
-                count.more(result.predictions)
-        searched = [found[index] for index in range(len(searches))]
-        alternatives = tuple(found[index] for index in range(len(searches), len(calls)))
-        if not searched:
-            return _Searched(None, {}, 0, exhausted=False), alternatives
-        best = replace(
-            min(searched, key=self._order),
-            predictions=sum(one.predictions for one in searched),
-            exhausted=any(one.exhausted for one in searched),
-        )
-        return best, alternatives
-
-    def _beyond(self, limit: float | None) -> bool:
-        return self.goal is not None and limit is not None and self.goal < limit
-
-    def _order(self, found: _Searched) -> float:
-        if found.best is None:
-            return np.inf
-        return found.best.loss if self.goal is None else found.best.candidate.alpha
-
-    def scheduled(self, schedule: str, one_more: Callable[[], None]) -> _Searched:
-        """Search one way to share out the samples."""
-        search = TrainingSearch(self.task, "attention", self.metric, progress=one_more)
-        best = self._solve(search, search.start(self.budget or _FIRST_ALPHA, schedule))
-        widths = {}
-        if best is not None:
-            for loss in self.losses[1:]:
-                best = self._with_loss(search, best, loss)
-            widths = search.widths(best)
-        return _Searched(best, widths, search.predictions, search.exhausted)
-
-    def _with_loss(self, search: TrainingSearch, best: Found, loss: str) -> Found:
-        other = search.optimum(replace(best.candidate, loss=loss), steps=(1.0, 0.5))
-        if other.loss >= best.loss * 0.99:
-            return best
-        return self._solve(search, other.candidate) or best
-
-    def _solve(self, search: TrainingSearch, start: Candidate) -> Found | None:
-        if self.goal is None:
-            return search.optimum(start)
-        return search.least_alpha(start, self.goal)
-
-    def rival(self, name: str) -> Alternative:
-        """Return what pooling, vectorising, message passing or any learner would need or reach."""
-        if name in _FLOORS:
-            return self._floor(name, _FLOORS[name], oracle(self.task, classifier="bayes").error)
-        limit = oracle(self.task, classifier=name).error if self.metric == "error" else None
-        search = TrainingSearch(self.task, name, self.metric)
-        start = search.start(self.budget or _FIRST_ALPHA)
-        found = None if self._beyond(limit) else self._solve(search, start)
-        if found is None:
-            return Alternative(name, None, None, limit)
-        count = int(np.ceil(found.candidate.alpha * self.dimension - 1e-9))
-        return Alternative(name, count, search.value(found.loss), limit)
-
-    def _floor(self, name: str, field: str, limit: float) -> Alternative:
-        def error(alpha: float) -> float:
-            return float(getattr(floor(self.task, alpha, tolerance=1e-2), field))
-
-        if self.budget is not None:
-            return Alternative(name, round(self.budget * self.dimension), error(self.budget), limit)
-        assert self.goal is not None
-        low, high = np.log(_FLOOR_RATIOS)
-        if error(float(np.exp(high))) > self.goal:
-            return Alternative(name, None, None, limit)
-        while high - low > 0.01:
-            middle = (low + high) / 2
-            low, high = (
-                (low, middle) if error(float(np.exp(middle))) <= self.goal else (middle, high)
-            )
-        alpha = float(np.exp(high))
-        return Alternative(name, int(np.ceil(alpha * self.dimension)), error(alpha), limit)
-
-
-def _whole(candidate: Candidate, task: Task, dimension: int) -> Training:
-    """Return the training with whole numbers of samples, at least two for either part."""
-    made = candidate.training(task)
-    total = max(int(np.ceil(candidate.alpha * dimension - 1e-9)), 4)
-    if candidate.schedule != "split":
-        return made.replace(alpha0=total / dimension, alpha1=total / dimension)
-    first = int(np.clip(round(candidate.split * total), 2, total - 2))
-    return made.replace(alpha0=first / dimension, alpha1=(total - first) / dimension)
-
-
 def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
     if exhausted:
         yield (
@@ -475,7 +322,7 @@ def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
             "better one may exist."
         )
     for one in drafted.alternatives:
-        if one.name in _LINEAR:
+        if one.name in LINEAR:
             yield from _rival_warning(one, drafted)
     if drafted.training is None:
         return

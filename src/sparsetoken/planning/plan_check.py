@@ -5,17 +5,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_ndtr, ndtri
 
+from sparsetoken.arrays import Array
 from sparsetoken.planning.best_training import METRICS, enlarged, total_samples
 from sparsetoken.records import Record
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Task, Training
 
-__all__ = ["Assurance", "check_plan"]
+__all__ = ["MOST_SIZES", "Assurance", "check_plan"]
 
-# Each step to more samples, and to how many times the planned number at the most.
-_STEP = 1.15
-_MOST = 4.0
+# How many times the planned number of samples are tried, or as often fewer.
+_FACTORS = (1.15, 1.4, 1.9, 2.7, 4.0)
+# Numbers of samples that are simulated, at the most.
+MOST_SIZES = 1 + len(_FACTORS)
+# One size more than needed, so that the share is enclosed in spite of its noise.
+_BEYOND = 2
+# More samples help, by so much at the least.
+_LEAST_SLOPE = 0.2
 # Theory and simulation disagree from this many standard errors on, if it also matters.
 _CLEAR = 3.0
 _MATTERS = 0.1
@@ -38,8 +46,8 @@ class Assurance(Record):
     reached : float or None
         The share that do as planned.
     assured_samples : int or None
-        The least number of samples at which the wanted share does; None if more than four times the
-        planned number would be needed.
+        The least number of samples at which the wanted share does, read off a probit curve through
+        all simulated studies; None if more than four times the planned number would be needed.
     disagreement : str or None
         Says so if the limit of high dimension does not hold at this one.
     """
@@ -64,7 +72,7 @@ class Assurance(Record):
             return
         share = f"{self.reached:.0%} of them reach the target"
         if self.assured_samples is None:
-            yield f"{share}; {self.assurance:.0%} do not with {_MOST:g} times the samples"
+            yield f"{share}; {self.assurance:.0%} do not with {_FACTORS[-1]:g} times the samples"
         else:
             yield f"{share}; {self.assurance:.0%} do with {self.assured_samples:,} samples"
 
@@ -82,7 +90,7 @@ def check_plan(
     metric, target, assurance = wanted
     field, smaller = METRICS[metric]
 
-    def outcomes(multiple: float) -> np.ndarray[Any, Any]:
+    def outcomes(multiple: float) -> Array:
         result: Simulation = simulate(
             task,
             enlarged(training, multiple),
@@ -94,18 +102,18 @@ def check_plan(
         )
         return np.array(result.values(field))
 
-    def share(values: np.ndarray[Any, Any]) -> float:
-        assert target is not None
-        return float(np.mean(values <= target if smaller else values >= target))
+    def reaching(multiple: float) -> Array:
+        values = planned if multiple == 1.0 else outcomes(multiple)
+        return np.asarray(values <= target if smaller else values >= target)
 
     planned = outcomes(1.0)
-    reached = None if target is None else share(planned)
-    assured = None
-    if reached is not None:
-        assured = _assured(reached, lambda multiple: share(outcomes(multiple)), assurance)
+    reached = assured = None
+    if target is not None:
+        reached = float(reaching(1.0).mean())
+        assured = _assured(reaching, assurance)
     samples = total_samples(training, dimension)
     mean, error = float(planned.mean()), float(planned.std(ddof=1) / np.sqrt(len(planned)))
-    low, high = np.quantile(planned, (0.1, 0.9))
+    low, high = np.quantile(planned, (0.1, 0.9), method="weibull")
     return Assurance(
         trials=len(planned),
         simulated=mean,
@@ -119,23 +127,37 @@ def check_plan(
     )
 
 
-def _assured(reached: float, share: Callable[[float], float], assurance: float) -> float | None:
+def _assured(reaching: Callable[[float], Array], assurance: float) -> float | None:
     """Return the multiple of the planned samples at which the wanted share reaches the target.
 
-    Between the last two multiples that were tried, by interpolation of the share over factors.
+    `reaching` tells which studies do with a multiple. Multiples are tried, more or fewer samples,
+    until the share is crossed, and one more; then all studies together say where it is.
     """
-    multiple, last = 1.0, reached
-    if reached >= assurance:
-        return 1.0
-    step = _STEP
-    while multiple * step <= _MOST:
-        new = share(multiple * step)
-        if new >= assurance:
-            part = (assurance - last) / (new - last)
-            return float(multiple * step**part)
-        multiple, last = multiple * step, max(new, last)
-        step *= _STEP**0.5
-    return None
+    tried = {1.0: reaching(1.0)}
+    upwards = tried[1.0].mean() < assurance
+    beyond = 0
+    for factor in _FACTORS:
+        multiple = factor if upwards else 1 / factor
+        tried[multiple] = reaching(multiple)
+        beyond += (tried[multiple].mean() >= assurance) == upwards
+        if beyond == _BEYOND:
+            break
+    if not beyond:
+        return None if upwards else min(tried)
+    return float(np.clip(_probit_crossing(tried, assurance), min(tried), max(tried)))
+
+
+def _probit_crossing(tried: dict[float, Array], share: float) -> float:
+    """Return the multiple m at which Φ(a + b log m) is a share, a and b by maximum likelihood."""
+    logs = np.concatenate([np.full(len(hits), np.log(m)) for m, hits in tried.items()])
+    signs = np.where(np.concatenate(list(tried.values())), 1.0, -1.0)
+
+    def unlikely(point: Array) -> float:
+        return -float(log_ndtr(signs * (point[0] + point[1] * logs)).sum())
+
+    bounds = ((None, None), (_LEAST_SLOPE, None))
+    constant, slope = minimize(unlikely, np.array([0.0, 4.0]), bounds=bounds).x
+    return float(np.exp((ndtri(share) - constant) / slope))
 
 
 def _disagreement(mean: float, error: float, predicted: float, dimension: int) -> str | None:

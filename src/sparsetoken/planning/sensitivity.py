@@ -1,26 +1,32 @@
 """What happens to a plan if a setting is not as planned."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from scipy.optimize import brentq
-
-from sparsetoken.planning.best_training import METRICS, TOLERANCE, enlarged, total_samples
+from sparsetoken.numerics.threads import one_thread
+from sparsetoken.planning.best_training import (
+    COARSE,
+    METRICS,
+    TOLERANCE,
+    enlarged,
+    positive_rates_nearby,
+    total_samples,
+)
+from sparsetoken.planning.crossing import least_enough
 from sparsetoken.planning.parallel import finished
 from sparsetoken.records import Record
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.alignment import align
-from sparsetoken.theory.prediction import predict
+from sparsetoken.theory.prediction import Predictor
+from sparsetoken.theory.usage import Usage
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Sensitivity", "anti_alignments", "sensitivities"]
+__all__ = ["MOST_SENSITIVITY", "Sensitivity", "anti_alignments", "sensitivities"]
 
 # By how much a setting may be off: what nature chose by a little, what is set by more.
 _FACTORS = {
     "strength": (0.8, 1.25),
-    "positive_rate": (0.8, 1.25),
     "query_step": (0.5, 2.0),
     "ridge": (0.1, 10.0),
     "readout_step": (0.5, 2.0),
@@ -28,9 +34,12 @@ _FACTORS = {
 }
 # What nature chose, so that the number of samples is all that can answer it.
 _OF_THE_TASK = ("strength", "positive_rate", "informative")
-# The needed samples are sought up to this multiple of the planned ones, to this share.
+# The needed samples are sought up to this multiple of the planned ones, to this share, with so many
+# predictions at the most.
 _LARGEST_MULTIPLE = 64.0
-_LOG_ACCURACY = 0.03
+_ACCURACY = 0.03
+_MOST_MULTIPLES = 12
+MOST_SENSITIVITY = 1 + 2 * (len(_FACTORS) + 2) + 2 * len(_OF_THE_TASK) * _MOST_MULTIPLES
 _RISKY = ("strength", "positive_rate", "readout_step", "bias_step")
 
 
@@ -72,6 +81,7 @@ class Sensitivity(Record):
         shown = [
             f"{end:.3g}: {value:.4f}{_needed_text(samples) if asked else ''}"
             for end, value, samples in ends
+            if end != self.planned
         ]
         return f"{self.setting.replace('_', ' '):14} {', '.join(shown)}"
 
@@ -88,15 +98,38 @@ def sensitivities(
     target: float | None,
     dimension: int,
     workers: int = 1,
-) -> list[Sensitivity]:
-    """Return what each setting does, the one that matters most first."""
-    planned = _value(task, training, metric)
+) -> tuple[list[Sensitivity], int]:
+    """Return what each setting does, the one that matters most first, and how many predictions."""
+    planned = _Outcomes(metric).loss(task, training)
     calls = [
         partial(_one, task, training, metric, planned, setting, ends, target, dimension)
         for setting, ends in _neighbours(task, training).items()
     ]
-    found = dict(finished(calls, workers))
-    return sorted((found[index] for index in range(len(calls))), key=lambda one: -one.effect)
+    found = [result for _, result in finished(calls, workers)]
+    ordered = sorted((one for one, _ in found), key=lambda one: (-one.effect, one.setting))
+    return ordered, 1 + sum(count for _, count in found)
+
+
+class _Outcomes:
+    """Losses (errors, or 1 - AUC) of trainings, each prediction begun from the one before."""
+
+    def __init__(self, metric: str) -> None:
+        self._field, self.smaller_is_better = METRICS[metric]
+        self._fine = Predictor("attention", None, Usage(), TOLERANCE)
+        self._coarse = Predictor("attention", None, Usage(), COARSE)
+        self.predictions = 0
+
+    def loss(self, task: Task, training: Training, *, coarse: bool = False) -> float:
+        """Predict one training; coarsely where the answer is read off many."""
+        self.predictions += 1
+        path = self._coarse if coarse else self._fine
+        with one_thread:
+            value = float(getattr(path.predict(task, training), self._field))
+        return self.value(value)
+
+    def value(self, loss: float) -> float:
+        """Return the loss for a value, and the value for a loss."""
+        return loss if self.smaller_is_better else 1 - loss
 
 
 def _one(
@@ -108,60 +141,50 @@ def _one(
     ends: tuple[float, float],
     target: float | None,
     dimension: int,
-) -> Sensitivity:
-    """Return what one setting does."""
+) -> tuple[Sensitivity, int]:
+    """Return what one setting does, and how many predictions it took to know."""
+    outcomes = _Outcomes(metric)
     sides = [vary(setting, end, task, training) for end in ends]
-    below, above = (_value(varied[0], varied[1], metric) for varied in sides)
+    losses = [
+        planned if varied[:2] == (task, training) else outcomes.loss(varied[0], varied[1])
+        for varied in sides
+    ]
     samples: list[int | None] = [None, None]
     if target is not None and setting in _OF_THE_TASK:
+        goal = outcomes.value(target)
         samples = [
-            _samples_needed(varied[0], varied[1], metric, target, dimension) for varied in sides
+            total_samples(training, dimension)
+            if varied[0] == task
+            else _samples_needed(varied[0], training, outcomes, goal, dimension)
+            for varied in sides
         ]
-    return Sensitivity(
+    found = Sensitivity(
         setting=setting,
         low=ends[0],
         planned={**task.to_dict(), **training.to_dict()}[setting],
         high=ends[1],
-        value_low=below,
-        value_high=above,
-        effect=max(abs(below - planned), abs(above - planned)) / max(planned, 1e-12),
+        value_low=outcomes.value(losses[0]),
+        value_high=outcomes.value(losses[1]),
+        effect=max(abs(loss - planned) for loss in losses) / max(planned, 1e-12),
         samples_low=samples[0],
         samples_high=samples[1],
     )
-
-
-def _value(task: Task, training: Training, metric: str) -> float:
-    return float(getattr(predict(task, training, tolerance=TOLERANCE), METRICS[metric][0]))
+    return found, outcomes.predictions
 
 
 def _samples_needed(
-    task: Task, training: Training, metric: str, target: float, dimension: int
+    task: Task, training: Training, outcomes: _Outcomes, goal: float, dimension: int
 ) -> int | None:
-    """Return the samples with which a training reaches the target; None if none are enough."""
-    sign = 1 if METRICS[metric][1] else -1
-
-    def excess(multiple: float) -> float:
-        return sign * (_value(task, enlarged(training, multiple), metric) - target)
-
-    multiple = _least_multiple(excess)
+    """Return the samples with which a training reaches the goal; None if none are enough."""
+    multiple = least_enough(
+        lambda multiple: outcomes.loss(task, enlarged(training, multiple), coarse=True),
+        goal,
+        1.0,
+        bounds=(1 / _LARGEST_MULTIPLE, _LARGEST_MULTIPLE),
+        accuracy=_ACCURACY,
+        most=_MOST_MULTIPLES,
+    )
     return None if multiple is None else total_samples(enlarged(training, multiple), dimension)
-
-
-def _least_multiple(excess: Callable[[float], float]) -> float | None:
-    """Return the multiple of the planned samples at which an excess over the target ends.
-
-    None if it has not ended at the largest multiple. The excess is taken to fall with the samples.
-    """
-    first = excess(1.0)
-    factor = 0.25 if first <= 0 else 4.0
-    here, last = 1.0, first
-    while (last <= 0) == (first <= 0):
-        if not 1 / _LARGEST_MULTIPLE < here < _LARGEST_MULTIPLE:
-            return here if first <= 0 else None
-        here *= factor
-        last = excess(here)
-    ends = np.log(here), np.log(here / factor)
-    return float(np.exp(brentq(lambda log: excess(np.exp(log)), *ends, xtol=_LOG_ACCURACY)))
 
 
 def _neighbours(task: Task, training: Training) -> dict[str, tuple[float, float]]:
@@ -169,11 +192,10 @@ def _neighbours(task: Task, training: Training) -> dict[str, tuple[float, float]
     planned = {**task.to_dict(), **training.to_dict()}
     tried: dict[str, tuple[float, float]] = {}
     for setting, factors in _FACTORS.items():
-        ends = tuple(planned[setting] * factor for factor in factors)
-        if setting == "positive_rate":
-            ends = (ends[0], min(ends[1], 1 - 0.8 * (1 - planned[setting])))
-        if ends[0] < ends[1]:
-            tried[setting] = (ends[0], ends[1])
+        low, high = (planned[setting] * factor for factor in factors)
+        if low < high:
+            tried[setting] = (low, high)
+    tried["positive_rate"] = positive_rates_nearby(task.positive_rate)
     if isinstance(task.informative, int):
         fewer, more = max(task.informative - 1, 1), min(task.informative + 1, task.length - 1)
         if fewer < more:

@@ -1,0 +1,258 @@
+"""What a plan rests on: the best training of attention, and what others would need or reach."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from sparsetoken.planning.best_training import (
+    FINEST,
+    METRICS,
+    MOST_PREDICTIONS,
+    SCHEDULES,
+    Candidate,
+    Found,
+    TrainingSearch,
+)
+from sparsetoken.planning.crossing import least_enough
+from sparsetoken.planning.parallel import finished
+from sparsetoken.records import Record
+from sparsetoken.task import Task, Training
+from sparsetoken.theory.floor import floor
+from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.prediction import Prediction, predict
+
+__all__ = ["LINEAR", "MOST_SEARCHED", "Alternative", "PlanSearch", "Searched"]
+
+# Rivals: classifiers without a query, and learners by the field of `Floor` that tells their error.
+LINEAR = ("pooled", "vectorised")
+_FLOORS = {"message passing": "reachable_error", "floor": "error"}
+_ANY_LEARNER = "any learner"
+
+_FIRST_ALPHA = 4.0
+# Predictions at the most: for a rival, and for the number of samples that is just enough.
+_MOST_RIVAL = 40
+_MOST_FINAL = 10
+MOST_SEARCHED = MOST_PREDICTIONS * len(SCHEDULES) + _MOST_RIVAL * len(LINEAR) + _MOST_FINAL
+# Ratios between which the floor's least sample ratio is sought, and floors at the most.
+_FLOOR_RATIOS = (1e-3, 1e4)
+_MOST_FLOOR = 20
+_FLOOR_TOLERANCE = 1e-2
+# Another loss is taken if it errs less than this share of what the first one does.
+_BETTER_LOSS = 0.99
+# The final prediction's numerical error, and as a share of what the goal has above the limit.
+_FINE = 2e-4
+_FINE_SHARE = 1 / 100
+
+
+@dataclass(frozen=True)
+class Alternative(Record):
+    """What another classifier, or the best there could be, would need or reach.
+
+    Attributes
+    ----------
+    name : str
+        "attention, split" or "attention, no split" (the plan's other way to share out the samples),
+        "pooled", "vectorised", "message passing" (the best known efficient learner) or "floor"
+        (any learner).
+    samples : int or None
+        Samples for the target; None where it is out of reach.
+    value : float or None
+        What it reaches with them, or with the budget.
+    limit : float or None
+        What it reaches with ever more samples, where that is known.
+    """
+
+    name: str
+    samples: int | None
+    value: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The best training of one schedule, if it reaches the goal, and what finding it took."""
+
+    schedule: str
+    best: Found | None
+    widths: dict[str, tuple[float, float]]
+    predictions: int
+    exhausted: bool
+
+
+@dataclass(frozen=True)
+class PlanSearch:
+    """What is sought: a goal (a loss to reach), or a budget of samples per dimension.
+
+    Attributes
+    ----------
+    limit : float or None
+        Error of attention with ever more samples, where it is known.
+    """
+
+    task: Task
+    dimension: int
+    metric: str
+    goal: float | None
+    budget: float | None
+    losses: tuple[str, ...]
+    limit: float | None
+
+    def all(
+        self, workers: int, more: Callable[[int], None]
+    ) -> tuple[Searched | None, tuple[Alternative, ...], int]:
+        """Return the best training of attention, what others need or reach, and how many predictions.
+
+        `more` is told of finished predictions. The training is None if there is none.
+        """
+        schedules = () if self._beyond(self.limit) else SCHEDULES
+        rivals = [*LINEAR, *([_ANY_LEARNER] if self.metric == "error" else [])]
+        calls: list[Callable[[], Any]] = [
+            *(partial(self.scheduled, schedule) for schedule in schedules),
+            *(partial(self.rival, name) for name in rivals),
+        ]
+        found: dict[int, Any] = {}
+        for index, result in finished(calls, workers):
+            found[index] = result
+            more(result.predictions)
+        searched = [found[index] for index in range(len(schedules))]
+        others = [found[index] for index in range(len(schedules), len(calls))]
+        alternatives = [one for rival in others for one in rival.alternatives]
+        predictions = sum(one.predictions for one in found.values())
+        if not searched:
+            return None, tuple(alternatives), predictions
+        best, other = sorted(searched, key=self._order)
+        alternatives.insert(0, self._alternative(f"attention, {other.schedule}", other.best, None))
+        exhausted = best.exhausted or other.exhausted
+        return replace(best, exhausted=exhausted), tuple(alternatives), predictions
+
+    def _beyond(self, limit: float | None) -> bool:
+        return self.goal is not None and limit is not None and self.goal < limit
+
+    def _order(self, found: Searched) -> float:
+        if found.best is None:
+            return np.inf
+        return found.best.loss if self.goal is None else found.best.candidate.alpha
+
+    def scheduled(self, schedule: str) -> Searched:
+        """Search one way to share out the samples."""
+        search = self._of("attention", self.limit)
+        start = search.start(self.budget or _FIRST_ALPHA, schedule, self.losses[0])
+        best = self._solve(search, start)
+        widths = {}
+        if best is not None:
+            for loss in self.losses[1:]:
+                other = search.best(replace(best.candidate, loss=loss), sizes=(1.0,))
+                if other.loss < best.loss * _BETTER_LOSS:
+                    best = self._solve(search, other.candidate) or best
+            widths = search.widths(best)
+        return Searched(schedule, best, widths, search.predictions, search.exhausted)
+
+    def _of(
+        self, classifier: str, limit: float | None, *, most: int = MOST_PREDICTIONS
+    ) -> TrainingSearch:
+        return TrainingSearch(
+            self.task, classifier, self.metric, goal=self.goal, limit=limit or 0.0, most=most
+        )
+
+    def _solve(self, search: TrainingSearch, start: Candidate) -> Found | None:
+        return search.best(start) if self.goal is None else search.least(start, self.goal)
+
+    def rival(self, name: str) -> "_Rivals":
+        """Return what other classifiers need or reach."""
+        if name == _ANY_LEARNER:
+            return _Rivals(tuple(self._floors()), 0)
+        limit = oracle(self.task, classifier=name).error if self.metric == "error" else None
+        search = self._of(name, limit, most=_MOST_RIVAL)
+        start = search.start(self.budget or _FIRST_ALPHA)
+        found = None if self._beyond(limit) else self._solve(search, start)
+        return _Rivals((self._alternative(name, found, limit),), search.predictions)
+
+    def _alternative(self, name: str, found: Found | None, limit: float | None) -> Alternative:
+        if found is None:
+            return Alternative(name, None, None, limit)
+        value = found.loss if METRICS[self.metric][1] else 1 - found.loss
+        return Alternative(name, _whole(found.candidate.alpha * self.dimension), value, limit)
+
+    def _floors(self) -> Iterator[Alternative]:
+        """Yield what message passing, and any learner, need or reach."""
+        limit = oracle(self.task, classifier="bayes").error
+        known = cache(partial(floor, self.task, tolerance=_FLOOR_TOLERANCE))
+        for name, field in _FLOORS.items():
+            alpha = self.budget
+            if self.goal is not None:
+                alpha = least_enough(
+                    partial(_field, known, field),
+                    self.goal,
+                    _FIRST_ALPHA,
+                    bounds=_FLOOR_RATIOS,
+                    accuracy=0.01,
+                    most=_MOST_FLOOR,
+                )
+            if alpha is None:
+                yield Alternative(name, None, None, limit)
+            else:
+                count = _whole(alpha * self.dimension)
+                yield Alternative(name, count, _field(known, field, alpha), limit)
+
+    def settled(self, found: Candidate) -> tuple[Training, Prediction, int]:
+        """Return the training with whole numbers of samples, its fine prediction, and how many.
+
+        For a goal, the least number of samples with which the fine prediction reaches it.
+        """
+        smaller = METRICS[self.metric][1]
+        above = (self.goal or 1.0) - (self.limit or 0.0)
+        tolerance = min(_FINE, max(_FINE_SHARE * above, FINEST))
+
+        @cache
+        def outcome(samples: int) -> Prediction:
+            training = _with_samples(found, self.task, self.dimension, samples)
+            return predict(self.task, training, tolerance=tolerance)
+
+        def loss(samples: float) -> float:
+            value = float(getattr(outcome(_whole(samples)), METRICS[self.metric][0]))
+            return value if smaller else 1 - value
+
+        samples = found.alpha * self.dimension
+        if self.goal is not None:
+            enough = least_enough(
+                loss,
+                self.goal,
+                samples,
+                bounds=(samples / 2, samples * 2),
+                accuracy=0.004,
+                most=_MOST_FINAL,
+                first_step=1.01,
+            )
+            samples = enough or samples
+        training = _with_samples(found, self.task, self.dimension, _whole(samples))
+        return training, outcome(_whole(samples)), outcome.cache_info().currsize
+
+
+@dataclass(frozen=True)
+class _Rivals:
+    """What others need or reach, and how many predictions that took."""
+
+    alternatives: tuple[Alternative, ...]
+    predictions: int
+
+
+def _field(function: Callable[[float], Any], name: str, argument: float) -> float:
+    return float(getattr(function(argument), name))
+
+
+def _whole(samples: float) -> int:
+    """Return the next whole number of samples; what is off by rounding alone does not count."""
+    return int(np.ceil(samples * (1 - 1e-9)))
+
+
+def _with_samples(candidate: Candidate, task: Task, dimension: int, samples: int) -> Training:
+    """Return the training with so many samples, at least two for either part."""
+    made = candidate.training(task)
+    total = max(samples, 4)
+    if candidate.schedule != "split":
+        return made.replace(alpha0=total / dimension, alpha1=total / dimension)
+    first = int(np.clip(round(candidate.split * total), 2, total - 2))
+    return made.replace(alpha0=first / dimension, alpha1=(total - first) / dimension)
