@@ -124,6 +124,12 @@ def power_demand() -> Data:
     return values[:, :-1], values[:, -1].astype(int)
 
 
+def power_morning() -> Data:
+    """Return the first six hours of the same days."""
+    X, y = power_demand()
+    return X[:, :6], y
+
+
 def segments() -> Data:
     """Image segments of seven kinds."""
     with zipfile.ZipFile(BytesIO(wheel("river").read("river/datasets/segment.csv.zip"))) as inner:
@@ -406,6 +412,48 @@ def held_out_curves() -> list[Curve]:
     ]
 
 
+def second_held_out_curves() -> list[Curve]:
+    make = partial(_gaussian_curve, "second held out")
+    digits = partial(_bags_curve, "second held out")
+    forest, logistic = RandomForestClassifier(40, random_state=2), LogisticRegression(max_iter=500)
+    svm, max_pooled = SVC(), PooledClassifier(pooling="max")
+
+    def plain(name: str, samples: int, model: Any, load: Callable[[], Data]) -> Curve:
+        return Curve(name, "second held out", samples, model, load)
+
+    cancer = partial(load_breast_cancer, return_X_y=True)
+    return [
+        make(14, 36, 4.0, 250, attention()),
+        make(30, 24, 4.5, 200, attention()),
+        make(8, 64, 5.0, 200, attention()),
+        make(20, 20, 2.5, 300, attention(), informative=3),
+        make(10, 24, 4.0, 300, PooledClassifier()),
+        make(6, 16, 2.0, 300, VectorisedClassifier(), informative=2),
+        digits(8, 1, 250, "attention", attention()),
+        digits(12, 6, 250, "attention", attention()),
+        digits(25, 3, 250, "attention", attention()),
+        digits(10, 0, 250, "lifted attention", lifted(attention())),
+        digits(8, 4, 300, "pooled", PooledClassifier()),
+        digits(12, 7, 300, "max-pooled", max_pooled),
+        plain("spoken 5 and 9, pooled", 400, PooledClassifier(), partial(spoken_digits, (5, 9))),
+        plain("spoken 1, max-pooled", 400, max_pooled, partial(spoken_digits, (1,))),
+        plain("phishing, support vectors", 220, scaled(svm), phishing),
+        plain("phishing, naive Bayes", 220, scaled(GaussianNB()), phishing),
+        plain("six speakers, pooled", 110, PooledClassifier(), partial(vowels, (1, 3, 5, 7, 8, 9))),
+        plain("genes of family 3, pooled", 500, PooledClassifier(), partial(genes, 3)),
+        plain("digits 4 and 9, support vectors", 65, svm, partial(digits_pair, 4, 9)),
+        plain(
+            "digits 1 and 7, neighbours", 65, KNeighborsClassifier(3), partial(digits_pair, 1, 7)
+        ),
+        plain("digits 5 and 6, forest", 65, forest, partial(digits_pair, 5, 6)),
+        plain("breast cancer, neighbours", 100, scaled(KNeighborsClassifier(5)), cancer),
+        plain("image segments, naive Bayes", 350, scaled(GaussianNB()), segments),
+        plain("bananas, forest", 400, forest, bananas),
+        plain("power demand, neighbours", 200, KNeighborsClassifier(3), power_demand),
+        plain("power demand, logistic of six", 200, scaled(logistic), power_morning),
+    ]
+
+
 def _seen(record: dict[str, Any]) -> LearningCurve:
     names = ("sizes", "errors", "covariance", "rates")
     return LearningCurve(record["samples"], *(np.array(record[name]) for name in names))
@@ -475,6 +523,7 @@ SETS = {
     "design": design_curves,
     "second design": second_design_curves,
     "held out": held_out_curves,
+    "second held out": second_held_out_curves,
 }
 
 

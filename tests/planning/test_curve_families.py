@@ -86,6 +86,17 @@ def test_a_power_law_is_recovered() -> None:
     assert middle == pytest.approx(truth, abs=0.015)
 
 
+def test_a_band_below_one_wrong_sample_begins_at_zero() -> None:
+    errors = 0.3 * (SIZES / SIZES[0]) ** -1.0
+    seen = measured(errors, standard_error=0.003)
+    posterior = fit_curves(seen, families(seen, 1), seed=0)
+    later = np.array([SIZES[-1], 100.0 * seen.samples])
+    low, middle, high = posterior.quantiles(later, np.array([0.1, 0.5, 0.9]))
+    assert low[0] > 1 / seen.samples
+    assert low[1] == 0
+    assert 0 < middle[1] < high[1]
+
+
 def test_only_the_sparse_shape_describes_a_sudden_drop() -> None:
     family = SparseSignal(*KNOWN, length=50)
     errors = family.curves(np.array([[0.62, 0.66, 0.2, 0.0, 0.0]]), np.append(SIZES, 2560.0))[0]

@@ -1,12 +1,14 @@
 """Diagnoses: estimates against the truth of the Gaussian task, verdicts, refusals."""
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sparsetoken import Diagnosis, ParameterError, Task, diagnose, sample
+from sparsetoken.planning.diagnosis import _too_soft, _unlearnt
 from sparsetoken.planning.signal_estimate import Tokens, _effective_dimension, estimate_signal
 
 SETTINGS = {
@@ -49,6 +51,42 @@ def test_each_difficulty_is_named(name: str, cause: str) -> None:
     found = diagnosed(name)
     assert cause in [finding.cause for finding in found.findings]
     assert found.verdict in str(found)
+
+
+def test_soft_attention_is_named_only_if_it_costs() -> None:
+    def facts(attended: float, error: float) -> Any:
+        return SimpleNamespace(
+            comparison=SimpleNamespace(attended_tokens=attended),
+            signal=SimpleNamespace(informative=1.0),
+            attention=SimpleNamespace(error=error, standard_error=0.01),
+            limits={"learnt": 0.05},
+            length=20.0,
+        )
+
+    (finding,) = _too_soft(facts(12.0, 0.2))
+    assert finding.cause == "attention is too soft"
+    assert "spread over 12.0 of 20.0 tokens" in finding.because
+    assert not list(_too_soft(facts(2.0, 0.2)))
+    assert not list(_too_soft(facts(12.0, 0.06)))
+
+
+def test_a_query_that_misses_what_the_samples_allow_is_told_apart() -> None:
+    """Cosine 0.7 where message passing reaches 0.97; and where the samples allow no more."""
+
+    def facts(samples: int) -> Any:
+        return SimpleNamespace(
+            signal=SimpleNamespace(alignment=0.7, effective_dimension=64.0),
+            task=Task(20, 1, 4.0),
+            samples=samples,
+            limits={"learnt": 0.2, "attention": 0.05},
+        )
+
+    (missed,) = _unlearnt(facts(120))
+    assert missed.cause == "the query is misaligned"
+    assert "allow 0.97" in missed.because
+    (few,) = _unlearnt(facts(14))
+    assert few.cause == "too few samples"
+    assert "collect about 58 samples" in few.next_step
 
 
 def test_estimates_have_the_truth_within_their_errors() -> None:

@@ -52,7 +52,7 @@ def test_any_two_settings_workers_and_capacity() -> None:
     assert one.capacities[0, 1] == pytest.approx(expected)
     figure = one.plot()
     titles = [axes.get_title() for axes in figure.axes]
-    assert "who wins; dashed: capacity" in titles
+    assert "who wins; dotted: attention = pooling, dashed: capacity" in titles
     assert "capacity_ratio" in one.to_rows()[0]
 
 

@@ -148,8 +148,7 @@ class _Axis:
         return replace(candidate, **change)
 
 
-# A larger ridge can look slightly better in the limit of high dimension, but leaves a readout so
-# short that at a finite one the bias decides, and goes wrong.
+# Larger ridges are hardly better in the limit of high dimension, and much worse below (`steadied`).
 _AXES = {
     "sharpness": _Axis("sharpness", 2.0, 0.02, 30.0, factor=True),
     "ridge": _Axis("ridge", 6.0, 1e-6, 0.3, factor=True),
@@ -189,14 +188,13 @@ class TrainingSearch:
         goal: float | None = None,
         limit: float = 0.0,
         most: int = MOST_PREDICTIONS,
-        progress: Callable[[], None] = lambda: None,
     ) -> None:
         self.task = task
         self.classifier = classifier
         self.field, self.smaller_is_better = METRICS[metric]
         self.most = most
-        self._progress = progress
         self._known: dict[Candidate, Found] = {}
+        self._by_chance: dict[tuple[Candidate, float], float] = {}
         self._goal = goal
         self._limit = limit
         self._path = self._path_to(1.0 if goal is None else goal)
@@ -208,31 +206,30 @@ class TrainingSearch:
     @property
     def predictions(self) -> int:
         """How many predictions were made."""
-        return len(self._known)
+        return len(self._known) + len(self._by_chance)
 
     @property
     def exhausted(self) -> bool:
         """Whether no more predictions may be made."""
         return self.predictions >= self.most
 
-    def value(self, loss: float) -> float:
-        """Return the metric's value for what is made small."""
-        return loss if self.smaller_is_better else 1 - loss
-
     def at(self, candidate: Candidate) -> Found:
         """Predict one candidate; raise `_Spent` if there are no predictions left."""
         if candidate not in self._known:
-            if self.exhausted:
-                raise _Spent
-            with one_thread:
-                prediction = self._path.predict(self.task, candidate.training(self.task))
-            value = getattr(prediction, self.field)
-            loss = value if self.smaller_is_better else 1 - value
-            if not np.isfinite(loss) or not prediction.solution.converged:
-                loss = np.inf
-            self._known[candidate] = Found(candidate, prediction, loss)
-            self._progress()
+            prediction = self._predicted(self._path, self.task, candidate)
+            self._known[candidate] = Found(candidate, prediction, self._loss(prediction))
         return self._known[candidate]
+
+    def _predicted(self, path: Predictor, task: Task, candidate: Candidate) -> Prediction:
+        if self.exhausted:
+            raise _Spent
+        with one_thread:
+            return path.predict(task, candidate.training(self.task))
+
+    def _loss(self, prediction: Prediction) -> float:
+        value = float(getattr(prediction, self.field))
+        loss = value if self.smaller_is_better else 1 - value
+        return loss if np.isfinite(loss) and prediction.solution.converged else np.inf
 
     def axes(self, candidate: Candidate) -> list[_Axis]:
         """Return what there is to choose."""
@@ -245,8 +242,11 @@ class TrainingSearch:
             names.append("bias_step")
         return [_AXES[name] for name in names]
 
-    def best(self, start: Candidate, *, sizes: tuple[float, ...] = (1.0, 0.5)) -> Found:
-        """Return the best training found near a start, at its number of samples and with its loss."""
+    def best(self, start: Candidate, *, sizes: tuple[float, ...] = (1.0, 0.5)) -> Found | None:
+        """Return the best training found near a start, at its number of samples and with its loss.
+
+        None if there are no predictions left for any.
+        """
         with suppress(_Spent):
             self._tuned(self._with_better_rates(start), sizes)
         same = [
@@ -254,7 +254,7 @@ class TrainingSearch:
             for found in self._known.values()
             if (found.candidate.alpha, found.candidate.loss) == (start.alpha, start.loss)
         ]
-        return min(same, key=lambda found: found.loss)
+        return min(same, key=lambda found: found.loss, default=None)
 
     def least(self, start: Candidate, goal: float) -> Found | None:
         """Return the training of the fewest samples found with a loss of at most `goal`.
@@ -375,6 +375,59 @@ class TrainingSearch:
             self._path = self._path_to(best.loss)
         return best.candidate
 
+    def steadied(self, best: Found, dimension: int) -> Found:
+        """Return the best with a ridge and a bias step that bear the positives that chance draws.
+
+        In a finite sample their share is not the rate. A large ridge leaves a readout so short that
+        the bias, which follows that share, decides, and goes wrong; a bias step near the edge of
+        alignment falls over it. Neither is seen in the limit of high dimension.
+        """
+        steps = {"ridge": (-0.5,), "bias_step": (0.25, -0.25)}
+        with suppress(_Spent):
+            for axis in self.axes(best.candidate):
+                for size in steps.get(axis.name, ()):
+                    best = self._steadier(best, axis, size, dimension)
+        return best
+
+    def _steadier(self, best: Found, axis: _Axis, size: float, dimension: int) -> Found:
+        while True:
+            moved = axis.moved(best.candidate, size)
+            gain = self._expected(best.candidate, dimension) - self._expected(moved, dimension)
+            if moved == best.candidate or gain <= _GAIN * best.loss:
+                return best
+            best = self.at(moved)
+
+    def _expected(self, candidate: Candidate, dimension: int) -> float:
+        """Return the mean loss over the share of positives that samples in `dimension` have.
+
+        Gauss-Hermite quadrature with three points: a shift of ±√3 standard deviations has the weight
+        1/6, none 2/3.
+        """
+        rate = self.task.positive_rate
+        samples = dimension * _RATIOS[candidate.schedule](candidate)["alpha1"]
+        shift = np.sqrt(3 * rate * (1 - rate) / samples)
+        shares = np.clip([rate - shift, rate + shift], rate / 100, 1 - (1 - rate) / 100)
+        sides = [self._with_share(candidate, float(share)) for share in shares]
+        return (sum(sides) + 4 * self.at(candidate).loss) / 6
+
+    def _with_share(self, candidate: Candidate, share: float) -> float:
+        """Return the loss after training on another share of positives than there are."""
+        if (candidate, share) not in self._by_chance:
+            path = Predictor(
+                self.classifier, None, Usage(at=self.task), max(self._path.tolerance, TOLERANCE)
+            )
+            drawn = self.task.replace(positive_rate=share)
+            loss = self._loss(self._predicted(path, drawn, candidate))
+            self._by_chance[candidate, share] = loss
+        return self._by_chance[candidate, share]
+
+    def enough(self, settings: Candidate, goal: float) -> Found | None:
+        """Return given settings with the fewest samples for a goal; None if there are none."""
+        with suppress(_Spent):
+            alpha = self._least_alpha(settings, goal, 0.01)
+            return None if alpha is None else self.at(replace(settings, alpha=alpha))
+        return None
+
     def widths(self, best: Found) -> dict[str, tuple[float, float]]:
         """Return for each setting the range of tried values that are nearly as good as the best."""
         limit = best.loss * (1 + NEARLY)
@@ -403,9 +456,9 @@ def _other_rates(task: Task) -> list[Task]:
 
 
 def positive_rates_nearby(rate: float) -> tuple[float, float]:
-    """Return rates of positives by which one may well be wrong: a fifth fewer, a fifth more.
+    """Return rates that a rate of positives may well be instead: a fifth lower, and a fourth higher.
 
-    The more frequent class loses as much as it gains, so that both stay possible.
+    Higher by so little, if need be, that a fifth of the negatives turns positive.
     """
     return 0.8 * rate, min(1.25 * rate, 1 - 0.8 * (1 - rate))
 

@@ -42,6 +42,8 @@ class CurvePosterior:
         Standard normal numbers: where each curve leaves its shape beyond the data.
     last : float
         The largest size that was measured.
+    resolution : float
+        The smallest error that the data can show, one wrong sample.
     """
 
     families: tuple[CurveFamily, ...]
@@ -49,6 +51,7 @@ class CurvePosterior:
     particles: tuple[Array, ...]
     drift: Array
     last: float
+    resolution: float
 
     @property
     def weights(self) -> Array:
@@ -72,11 +75,16 @@ class CurvePosterior:
         return np.asarray(np.minimum(drifted, np.maximum(smooth, chance)))
 
     def quantiles(self, sizes: Array, levels: Array) -> Array:
-        """Return quantiles (levels, K) of the error at each size."""
-        curves = self.curves(sizes)
-        return np.column_stack(
+        """Return quantiles (levels, K) of the error at each size.
+
+        Smaller errors than one in all samples were never seen: a band that begins there begins at 0.
+        """
+        curves, levels = self.curves(sizes), np.asarray(levels)
+        values = np.column_stack(
             [weighted_quantile(column, self.weights, levels) for column in curves.T]
         )
+        unseen = (values < self.resolution) & (levels < 0.5)[:, None]
+        return np.where(unseen, 0.0, values)
 
 
 def weighted_quantile(values: Array, weights: Array, levels: Array) -> Array:
@@ -116,6 +124,7 @@ def fit_curves(curve: LearningCurve, families: list[CurveFamily], seed: int) -> 
         particles=tuple(cube for cube, _ in fits),
         drift=rng.standard_normal(count),
         last=float(curve.sizes[-1]),
+        resolution=1 / curve.samples,
     )
 
 

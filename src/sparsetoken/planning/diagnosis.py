@@ -35,7 +35,7 @@ _ALIKE = 0.01
 _WEAK = 0.5
 # The squared cosine that counts as learnt, and a gap below what theory allows that counts as a miss.
 _LEARNT = 0.8
-_MISSED = 0.25
+_MISSED = 0.15
 # Attention on more than this many times the informative tokens, beyond one, is soft.
 _SOFT = 3.0
 _FEWEST = 20
@@ -320,21 +320,23 @@ def _unlearnt(facts: _Facts) -> Iterator[Finding]:
     ratio = facts.samples / facts.signal.effective_dimension
     allowed = floor(facts.task, ratio, tolerance=1e-2).reachable_overlap
     seen = f"the learnt direction has a cosine of {alignment:.2f} with the signal"
+    odds = alignment**2 / (1 - alignment**2)
+    enough = facts.samples * _LEARNT / (1 - _LEARNT) / odds
+    more = f"collect about {float(f'{enough:.2g}'):,.0f} samples, and see forecast()"
     if allowed - alignment**2 > _MISSED:
         yield Finding(
             "the query is misaligned",
             f"{seen}, though {facts.samples:,} samples in {facts.signal.effective_dimension:.0f} "
             f"effective dimensions allow {np.sqrt(allowed):.2f}",
-            "try refine=True, several heads or another random_state; more samples help too",
+            "learn_direction() finds more of it in the same samples if their noise is about normal, "
+            f"several heads may; or {more}",
         )
         return
-    odds = alignment**2 / (1 - alignment**2)
-    enough = facts.samples * _LEARNT / (1 - _LEARNT) / odds
     yield Finding(
         "too few samples",
         f"{seen}; the best classifier that has learnt so much errs {facts.limits['learnt']:.3f}, "
         f"one that knew the signal {facts.limits['attention']:.3f}",
-        f"collect about {float(f'{enough:.2g}'):,.0f} samples, and see forecast()",
+        more,
     )
 
 

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.colors import ListedColormap
 
-from sparsetoken.plotting import COLOURS, LOOKS, describe, named, new_figure, styled
+from sparsetoken.plotting import (
+    COLOURS,
+    LOOKS,
+    describe,
+    named,
+    new_figure,
+    styled,
+    tidy_log_ticks,
+)
 
 if TYPE_CHECKING:
     from sparsetoken.planning.phase_map import PhaseMap
@@ -42,6 +50,7 @@ def draw_phase_map(found: "PhaseMap", level: float, figure: Any = None) -> Any:
         for side, values in (("x", found.x_values), ("y", found.y_values)):
             if _by_factors(values):
                 getattr(axes, f"set_{side}scale")("log")
+        tidy_log_ticks(axes)
     panels[0].set_ylabel(named(found.y))
     varied = (found.x, found.y, *(("alpha0", "alpha1") if "alpha" in (found.x, found.y) else ()))
     settings = {**found.task.to_dict(), **found.training.to_dict()}
@@ -68,12 +77,17 @@ def _draw_winners(axes: Any, found: "PhaseMap", level: float) -> None:
     )
     if "attention" in found.errors:
         _contour(axes, found, found.errors["attention"], level, COLOURS["black"])
+        if "pooled" in found.errors:
+            gain = found.errors["attention"] - found.errors["pooled"]
+            _contour(axes, found, gain, 0.0, COLOURS["black"], linestyles=":")
     if found.capacities is not None:
         _contour(axes, found, found.capacities, 1.0, COLOURS["black"], linestyles="--")
     for name in names:
         axes.plot([], [], "s", color=LOOKS[name].colour, alpha=0.55, label=LOOKS[name].label)
     axes.legend(fontsize=6, loc="lower left", frameon=True)
-    axes.set_title("who wins" + ("; dashed: capacity" if found.capacities is not None else ""))
+    axes.set_title("who wins; dotted: attention = pooling", fontsize=8)
+    if found.capacities is not None:
+        axes.set_title("who wins; dotted: attention = pooling, dashed: capacity", fontsize=7)
 
 
 def _contour(

@@ -11,13 +11,15 @@ import numpy as np
 from sparsetoken import __version__, validation
 from sparsetoken.arrays import Array
 from sparsetoken.limits import MOST_WORKERS
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.parallel import finished
 from sparsetoken.planning.phase_figure import draw_phase_map
 from sparsetoken.records import to_frame
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.capacity import capacity
-from sparsetoken.theory.prediction import curve
+from sparsetoken.theory.prediction import Predictor
+from sparsetoken.theory.usage import Usage
 from sparsetoken.validation import ParameterError
 
 __all__ = ["PhaseMap", "phase_map"]
@@ -258,38 +260,25 @@ def _row(
     kind: str,
     up: float,
 ) -> list[float]:
-    """Return one row of the map, for a classifier or for the capacity."""
-    values = x[1].tolist()
+    """Return one row of the map, for a classifier or for the capacity, each begun from the last."""
     whole = isinstance({**task.to_dict(), **training.to_dict()}.get(y), int)
     task, training = _settings(y, int(up) if whole else up, task, training)
+    row = [_settings(x[0], value, task, training) for value in x[1].tolist()]
     if kind == "capacity":
-        return [_capacity_ratio(*_settings(x[0], value, task, training)) for value in values]
+        return [_capacity_ratio(*settings) for settings in row]
     if kind != "attention":
-        return [_alone(kind, *_settings(x[0], v, task, training), tolerance) for v in values]
-    if x[0] != _TOTAL:
-        found = curve(task, training, over=x[0], values=values, tolerance=tolerance)
-        return [_error(one) for one in found]
-    settings = [_settings(_TOTAL, value, task, training) for value in values]
-    return [_alone(kind, *pair, tolerance) for pair in settings]
+        row = [(task, _all_for_the_readout(training)) for task, training in row]
+    path = Predictor(kind, None, Usage(), tolerance)
+    with one_thread:
+        predictions = [path.predict(*settings) for settings in row]
+    return [one.test_error if one.solution.converged else np.nan for one in predictions]
 
 
-def _alone(kind: str, task: Task, training: Training, tolerance: float) -> float:
-    if kind != "attention" and not training.reuse:
-        total = training.alpha0 + training.alpha1
-        training = training.replace(alpha1=total)
-    (found,) = curve(
-        task,
-        training,
-        over="strength",
-        values=[task.strength],
-        classifier=kind,
-        tolerance=tolerance,
-    )
-    return _error(found)
-
-
-def _error(prediction: Any) -> float:
-    return float(prediction.test_error) if prediction.solution.converged else np.nan
+def _all_for_the_readout(training: Training) -> Training:
+    """Return the training of a classifier without a query, which needs no samples for one."""
+    if training.reuse:
+        return training
+    return training.replace(alpha1=training.alpha0 + training.alpha1)
 
 
 def _capacity_ratio(task: Task, training: Training) -> float:

@@ -34,7 +34,7 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     assert training is not None
     assert found.samples is not None
     if axes is None:
-        figure, (axes,) = new_figure(panel_height=3.2)
+        figure, (axes,) = new_figure(panel_height=3.8)
         settings = {**task.to_dict(), "dimension": found.dimension}
         figure.suptitle(describe(settings), fontsize=7)
     samples = found.samples * _MULTIPLES
@@ -58,7 +58,7 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     axes.set_xlabel("samples")
     axes.set_ylabel("test error" if found.metric == "error" else "AUC")
     tidy_log_ticks(axes)
-    axes.legend(fontsize=7, loc="upper right", bbox_to_anchor=(1.0, 0.85))
+    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     return axes
 
 

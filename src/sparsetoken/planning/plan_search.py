@@ -145,10 +145,17 @@ class PlanSearch:
         if best is not None:
             for loss in self.losses[1:]:
                 other = search.best(replace(best.candidate, loss=loss), sizes=(1.0,))
-                if other.loss < best.loss * _BETTER_LOSS:
+                if other is not None and other.loss < best.loss * _BETTER_LOSS:
                     best = self._solve(search, other.candidate) or best
+            best = self._steadied(search, best)
             widths = search.widths(best)
         return Searched(schedule, best, widths, search.predictions, search.exhausted)
+
+    def _steadied(self, search: TrainingSearch, best: Found) -> Found:
+        steady = search.steadied(best, self.dimension)
+        if steady is best or self.goal is None:
+            return steady
+        return search.enough(steady.candidate, self.goal) or best
 
     def _of(
         self, classifier: str, limit: float | None, *, most: int = MOST_PREDICTIONS

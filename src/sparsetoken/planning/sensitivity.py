@@ -196,11 +196,24 @@ def _neighbours(task: Task, training: Training) -> dict[str, tuple[float, float]
         if low < high:
             tried[setting] = (low, high)
     tried["positive_rate"] = positive_rates_nearby(task.positive_rate)
+    possible = {
+        setting: ends
+        for setting, ends in tried.items()
+        if all(_is_possible(setting, end, task, training) for end in ends)
+    }
     if isinstance(task.informative, int):
         fewer, more = max(task.informative - 1, 1), min(task.informative + 1, task.length - 1)
         if fewer < more:
-            tried["informative"] = (fewer, more)
-    return tried
+            possible["informative"] = (fewer, more)
+    return possible
+
+
+def _is_possible(setting: str, value: float, task: Task, training: Training) -> bool:
+    try:
+        vary(setting, value, task, training)
+    except ParameterError:
+        return False
+    return True
 
 
 def anti_alignments(task: Task, training: Training) -> Iterator[str]:
@@ -213,10 +226,7 @@ def anti_alignments(task: Task, training: Training) -> Iterator[str]:
         if setting not in _RISKY:
             continue
         for end in ends:
-            try:
-                varied = align(*vary(setting, end, task, training))
-            except ParameterError:
-                continue
+            varied = align(*vary(setting, end, task, training))
             if varied.anti_aligned:
                 yield (
                     f"With a {setting.replace('_', ' ')} of {end:.3g} the query would point away "

@@ -129,11 +129,25 @@ def estimate_signal(
         found.append((halves, directions))
     positive = _class_with_signal(tokens, found)
     oriented = Tokens(tokens.values, tokens.sequence, tokens.labels == positive)
+    # Queries grow along the signal in the units of both classes; in units of the noise the signal is
+    # the direction that shows it best.
+    deviation = _noise_deviation(oriented)
+    oriented = Tokens(tokens.values / deviation, tokens.sequence, oriented.labels)
+    found = [(halves, [direction / deviation for direction in two]) for halves, two in found]
     dimension, dimension_error = _effective_dimension(oriented)
     pairs = [_pair(oriented, halves, directions) for halves, directions in found]
     estimate = _combined(pairs, dimension, dimension_error, positive)
     halves, directions = found[0]
     return estimate, _projections(oriented, halves[1], directions[0], pairs[0].mixtures[0])
+
+
+def _noise_deviation(tokens: Tokens) -> Array:
+    """Return the deviation of each coordinate (d,) in the class without signal.
+
+    Deviations over both classes hold the signal as well, and make the noise along it look small.
+    """
+    deviation = tokens.values[~tokens.labels[tokens.sequence]].std(axis=0)
+    return np.where(deviation > 0, deviation, 1.0)
 
 
 def _projections(tokens: Tokens, rows: Array, direction: Array, mixture: _Mixture) -> Projections:
@@ -307,7 +321,8 @@ def _sandwich(scores: _Scores, point: Array) -> Array:
 def _effective_dimension(tokens: Tokens) -> tuple[float, float]:
     """Return tr(Σ)²/tr(Σ²) of the noise tokens, and its standard error by a jackknife.
 
-    The square of a sample covariance of N tokens is too large by tr(Σ)²/N, which is taken off.
+    The squares of covariances of N tokens between different coordinates are too large by the product
+    of their variances over N, which is taken off.
     """
     noise = tokens.values[~tokens.labels[tokens.sequence]]
     groups = np.arange(len(noise)) * _GROUPS // len(noise)
@@ -321,7 +336,8 @@ def _effective_dimension(tokens: Tokens) -> tuple[float, float]:
         mean = sum(part[0] for part in parts) / count
         covariance = sum(part[1] for part in parts) / count - np.outer(mean, mean)
         trace = np.trace(covariance)
-        square = (covariance**2).sum() - trace**2 / count
+        chance = (trace**2 - (np.diag(covariance) ** 2).sum()) / count
+        square = (covariance**2).sum() - chance
         return float(trace**2 / max(square, trace**2 / (10 * len(covariance))))
 
     left_out = [ratio(sums[:group] + sums[group + 1 :]) for group in range(_GROUPS)]
