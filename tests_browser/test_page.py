@@ -217,3 +217,50 @@ def test_everything_can_be_reached_and_is_named(tab: Tab) -> None:
     assert unnamed == []
     tab.page.keyboard.press("Tab")
     assert tab.page.evaluate("document.activeElement.className") == "skip"
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.dataset.view") == "learning"
+    tab.act(lambda: tab.page.keyboard.press("ArrowRight"))
+    assert tab.page.evaluate("document.activeElement.dataset.view") == "query"
+    assert tab.page.inner_text("#question") == VIEWS["query"].question
+    tab.page.click("#tour")
+    tab.page.keyboard.press("Escape")
+    assert tab.page.is_hidden("#words")
+
+
+def test_laws_and_shared_samples_are_settings_too(tab: Tab) -> None:
+    tab.open("v=1&view=query&points=5")
+    informative = tab.page.locator("#field-informative")
+    tab.act(lambda: informative.fill("poisson:2") or tab.page.keyboard.press("Tab"))
+    tab.act(lambda: tab.page.locator("#field-reuse").check())
+    samples = tab.page.locator("#field-alpha0")
+    tab.act(lambda: samples.fill("7") or tab.page.keyboard.press("Tab"), "final")
+    state = State.from_address(tab.page.evaluate("location.hash"))
+    assert str(state.task.informative) == "poisson:2"
+    assert (state.training.alpha0, state.training.alpha1) == (7, 7)
+    cell = tab.page.locator("#numbers td[data-name=attention]")
+    expected = align(state.task, state.training).alignment
+    assert float(cell.get_attribute("data-value") or "nan") == pytest.approx(expected)
+    assert not tab.complaints
+
+
+def test_lines_follow_while_a_slider_is_dragged(tab: Tab) -> None:
+    tab.open(LIGHT)
+    tab.settle("final")
+    slider = tab.page.locator("#field-strength-slider")
+    box = slider.bounding_box()
+    assert box is not None
+    seen = set()
+    tab.page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
+    tab.page.mouse.down()
+    for step in range(60):
+        share = 0.3 + 0.4 * step / 60
+        tab.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        tab.page.wait_for_timeout(50)
+        lines = tab.page.evaluate(
+            "document.getElementById('plot').data.filter((t) => t.name).map((t) => t.y.at(-1))"
+        )
+        seen.add(tuple(lines))
+        if len(seen) > 4:
+            break
+    tab.page.mouse.up()
+    assert len(seen) > 2  # drawn while it moved, not only when it rested

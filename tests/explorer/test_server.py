@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -188,6 +189,14 @@ def packed(**arrays) -> bytes:
     return file.getvalue()
 
 
+def bomb() -> bytes:
+    """Return a small file that unpacks to a hundred million bytes."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X.npy", bytes(10**8))
+    return file.getvalue()
+
+
 def test_own_data_are_compared(client: TestClient) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 30)
@@ -209,6 +218,7 @@ def test_own_data_are_compared(client: TestClient) -> None:
         (packed(X=np.full((20, 2, 2), np.nan), y=np.zeros(20)), "finite"),
         (packed(X=np.array([object()] * 20), y=np.zeros(20)), "npz"),
         (packed(X=np.zeros((20, 2, 2)), y=np.zeros(3)), "y"),
+        (bomb(), "at most 83886080 bytes"),
     ],
 )
 def test_bad_files_are_refused_in_words(content: bytes, message: str) -> None:

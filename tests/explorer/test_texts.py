@@ -33,6 +33,7 @@ LIGHT = [
     {"classifiers": ["pooled", "floor"], "ridge": 0.01},
     {"classifiers": ["pooled", "floor"], "ridge": 0.01, "over": "strength", "logarithmic": 0},
     {"classifiers": ["pooled"], "ridge": 0.01, "quantity": "auc"},
+    {"classifiers": ["attention", "pooled", "floor"], "ridge": 0.1, "over": "alpha", "stop": 8},
     {"classifiers": ["pooled"], "ridge": 0.01, "informative": "poisson:2"},
     {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "sharpness"},
     {"view": "query", "reuse": 1},
@@ -107,7 +108,7 @@ def test_commands_give_what_the_page_shows(values: dict) -> None:
         shown = [y for line in lines.values() for y in line["y"]]
         for row in rows:
             near = min(abs(row[quantity] - y) for y in shown if y is not None)
-            present = "sparsetoken floor" in command and len(rows) == 1
+            present = len(rows) == 1 and state.over in ("alpha", "alpha1")
             assert near < 1e-3 or present, (command, row[quantity], shown)
 
 

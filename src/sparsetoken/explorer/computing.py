@@ -8,6 +8,7 @@ slider that does not matter for a line costs nothing.
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,12 @@ from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.oracle import required_strength
-from sparsetoken.theory.prediction import curve
+from sparsetoken.theory.prediction import curve, predict
 
-__all__ = ["Batch", "Point", "Source", "Stale", "compute"]
+__all__ = ["ALL_SAMPLES", "Batch", "Point", "Source", "Stale", "compute", "share_out"]
+
+# On an axis: all samples per dimension, of query and readout together.
+ALL_SAMPLES = "alpha"
 
 # Of a longer sequence only so many tokens are shown.
 _SHOWN_TOKENS = 200
@@ -84,7 +88,9 @@ class Source:
         """Return what decides the answer at a value of the varied field, and nothing else."""
         task, training, query = self.task, self.training, self.query
         place: tuple[Any, ...] = (self.over, value)
-        if self.over in _names(task, training, query):
+        if self.over == ALL_SAMPLES and self.kind == "predict":
+            training, place = share_out(training, self.classifier, value), ()
+        elif self.over in _names(task, training, query):
             task, training, query = vary(self.over, value, task, training, query)
             place = ()
         training_key: Training | None = training
@@ -108,6 +114,19 @@ class Batch:
     source: Source
     values: tuple[float, ...]
     tolerance: float
+
+
+def share_out(training: Training, classifier: str, alpha: float) -> Training:
+    """Return a training with α = n/d samples in all, shared out as before.
+
+    Where no query is learnt the readout has all of them.
+    """
+    if classifier != "attention":
+        return training.replace(reuse=False, alpha1=alpha)
+    if training.reuse:
+        return training.replace(alpha0=alpha, alpha1=alpha)
+    share = training.alpha0 / (training.alpha0 + training.alpha1)
+    return training.replace(alpha0=share * alpha, alpha1=(1 - share) * alpha)
 
 
 def compute(batch: Batch, check: Callable[[], None]) -> list[Point]:
@@ -156,6 +175,11 @@ def _finite(value: Any) -> float | None:
 
 def _predictions(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
+    if source.over == ALL_SAMPLES:
+        name = source.classifier
+        ask = partial(predict, classifier=name, query=source.query, tolerance=batch.tolerance)
+        trainings = (share_out(source.training, name, value) for value in values)
+        return _points(batch, [ask(source.task, training) for training in trainings])
     found = curve(
         source.task,
         source.training,

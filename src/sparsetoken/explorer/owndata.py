@@ -25,7 +25,8 @@ def read_arrays(content: bytes) -> tuple[Any, Any]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             unpacked = sum(item.file_size for item in archive.infolist())
             if unpacked > 4 * MOST_BYTES:
-                raise ParameterError("file", f"{unpacked} bytes unpacked", f"{4 * MOST_BYTES}")
+                accepted = f"at most {4 * MOST_BYTES} bytes"
+                raise ParameterError("file", f"{unpacked} bytes unpacked", accepted)
     except (OSError, zipfile.BadZipFile) as error:
         raise ParameterError("file", str(error), "an .npz file of plain arrays") from None
     X, y = read_labelled(io.BytesIO(content))

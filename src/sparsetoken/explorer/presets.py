@@ -24,6 +24,11 @@ PRESETS = (
         "Test error against samples at L = 10, R = 1, θ = 5, λ = 1e-5.",
     ),
     Preset(
+        "Errors against all samples (README)",
+        "view=learning&over=alpha&query_step=20&start=0.5&stop=16",
+        "How far from the best possible? Attention spends half of its samples on the query.",
+    ),
+    Preset(
         "Alignment against α0 (paper)",
         "view=query&length=10&informative=3&strength=6&positive_rate=0.2&query_step=0.5"
         "&readout_step=0.5&bias_step=0.5&stop=100",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
+from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.state import SIMULATED, State
 from sparsetoken.explorer.workers import listen, process_context
 from sparsetoken.validation import ParameterError
@@ -16,9 +17,8 @@ def dot_settings(state: State) -> dict[str, Any]:
     if state.view not in SIMULATED:
         accepted = "learning curves or the query: other views have no simulated dots"
         raise ParameterError("view", state.view, accepted)
-    flat = {**state.task.to_dict(), **state.training.to_dict(), **state.query.to_dict()}
     classifiers = [name for name in state.classifiers if name != "floor"]
-    return {"x": flat[state.over], "classifiers": classifiers}
+    return {"x": state.present(state.over), "classifiers": classifiers}
 
 
 class Simulating:
@@ -61,9 +61,12 @@ def _work(state: State, send: Connection) -> None:
             def progress(done: int, _: int, before: int = before) -> None:
                 send.send({"kind": "progress", "done": before + done, "total": total})
 
+            training = state.training
+            if state.over == ALL_SAMPLES:
+                training = share_out(training, classifier, settings["x"])
             found = simulate(
                 state.task,
-                state.training,
+                training,
                 dimension=state.dimension,
                 trials=state.trials,
                 classifier=classifier,

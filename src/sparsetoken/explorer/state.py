@@ -27,6 +27,7 @@ __all__ = [
     "axis_range",
     "controls",
     "field_title",
+    "total_samples",
 ]
 
 VERSION = 1
@@ -79,9 +80,9 @@ QUANTITIES = {
     "train_loss": "training loss",
     "train_error": "training error",
     "error": "error",
-    "alignment": "cosine of the query with the signal (γ)",
+    "alignment": "cosine with the signal (γ)",
     "sharpness": "sharpness (κ)",
-    "readout_cosine": "cosine of the first readout step with the signal",
+    "readout_cosine": "cosine of the first readout step",
     "rate_constant": "rate constant C, in γ = 1 - C/α0",
     "strength": "required strength (θ)",
     "alpha": "capacity (samples per dimension)",
@@ -176,6 +177,7 @@ _RANGES: dict[str, tuple[float, float, bool]] = {
     "positive_rate": (0.01, 0.99, False),
     "alpha0": (0.1, 100, True),
     "alpha1": (0.1, 100, True),
+    "alpha": (0.2, 200, True),
     "ridge": (1e-6, 10, True),
     "readout_step": (0.01, 100, True),
     "bias_step": (0, 20, False),
@@ -283,6 +285,8 @@ class State:
         known = _varied(self.given_query)
         if self.view == "shift":
             known = ("at_length",)
+        if self.view == "learning":
+            known = (*known, "alpha")
         validation.choice("over", self.over, known)
         if self.view in ("map", "turning"):
             validation.choice("second", self.second, known)
@@ -329,12 +333,22 @@ class State:
         own = {item.name: flat[item.name] for item in _own_fields()}
         return cls(view=view, **parts, **own)
 
+    def present(self, name: str) -> Any:
+        """Return the present value of a field of the settings, or of all samples ("alpha")."""
+        flat = {**self.task.to_dict(), **self.training.to_dict(), **self.query.to_dict()}
+        return {**flat, "alpha": total_samples(self.training)}[name]
+
     def settings(self) -> dict[str, Any]:
         """Return what the view depends on, for a caption."""
         flat = {**self.task.to_dict(), **self.training.to_dict()}
         if self.given_query:
             flat |= self.query.to_dict()
         return {name: value for name, value in flat.items() if name != self.over}
+
+
+def total_samples(training: Training) -> float:
+    """Return all samples per dimension: of both parts of the data, or of the one for both."""
+    return training.alpha1 if training.reuse else training.alpha0 + training.alpha1
 
 
 def _first(kind: type) -> dict[str, Any]:
@@ -449,8 +463,15 @@ def controls() -> dict[str, Any]:
         "views": views,
         "varied": _varied(given_query=True),
         "quantities": QUANTITIES,
+        "axes": _OTHER_AXES,
         "limits": LIMITS,
     }
+
+
+_OTHER_AXES = {
+    "at_length": "tokens in a sequence at test time",
+    "alpha": "all samples per dimension (α)",
+}
 
 
 def field_title(name: str) -> str:
@@ -458,7 +479,7 @@ def field_title(name: str) -> str:
     described = {item.name: item for kind in (Task, Training, Query) for item in fields(kind)}
     words = name.replace("_", " ")
     if name not in described:
-        return {"at_length": "tokens in a sequence at test time"}.get(name, words)
+        return _OTHER_AXES.get(name, words)
     symbol = re.search(r"\(([^()]*)\)", described[name].metadata["description"])
     return f"{words} ({symbol[1]})" if symbol else words
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from sparsetoken.explorer.state import State, axis_range
+from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
+from sparsetoken.explorer.state import State, axis_range, total_samples
 from sparsetoken.explorer.views import (
     FINAL,
     MAP_TOLERANCE,
@@ -18,7 +19,6 @@ from sparsetoken.explorer.views import (
     line_points,
     lines_of,
     map_axes,
-    total_samples,
 )
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
@@ -71,10 +71,12 @@ def _values_text(state: State) -> str:
 def _expression(line: Line, state: State) -> tuple[str, str]:
     """Return the public function that a line comes from, and the code for its values."""
     source = line.source
+    if source.kind == "predict" and source.over == ALL_SAMPLES:
+        return _shared_expression(line)
     if source.kind == "predict":
         return _curve_expression(line)
     if source.kind == "floor":
-        if source.over == "alpha":
+        if source.over == ALL_SAMPLES:
             total = "value" if state.training.reuse else _total(state)
             values = "values" if total == "value" else f"[{total} for value in values]"
             return "floor_curve", f"floor_curve(task, values={values}).column('error')"
@@ -93,8 +95,23 @@ def _expression(line: Line, state: State) -> tuple[str, str]:
     return "capacity", f"[capacity({settings['task']}, {options}).alpha for value in values]"
 
 
+def _shared_expression(line: Line) -> tuple[str, str]:
+    """Return the code of a line over all samples, which query and readout share."""
+    source = line.source
+    changed = share_out(source.training, source.classifier, 1.0)
+    parts = ["alpha0", "alpha1"] if source.classifier == "attention" else ["alpha1"]
+    changes = ", ".join(f"{part}={getattr(changed, part)!r} * value" for part in parts)
+    query = ", query=query" if source.query is not None else ""
+    options = f"classifier={source.classifier!r}{query}"
+    value = "metrics('auc')['auc']" if source.quantity == "auc" else source.quantity
+    call = f"predict(task, training.replace({changes}), {options}).{value}"
+    return "predict", f"[{call} for value in values]"
+
+
 def _total(state: State) -> str:
     """Return all samples per dimension as code, where one part of them is the value."""
+    if state.over == ALL_SAMPLES:
+        return "value"
     if state.over == "alpha0":
         return f"value + {state.training.alpha1!r}"
     if state.over == "alpha1":
@@ -198,7 +215,7 @@ def _line_command(line: Line, state: State) -> str:
     if source.kind == "floor":
         # By alpha its points lie elsewhere than those of the other lines: the present one alone.
         alpha = ["--alpha", _number(total_samples(state.training))]
-        along = axis if source.over != "alpha" else []
+        along = axis if source.over != ALL_SAMPLES else []
         return " ".join(["sparsetoken floor", *task, *alpha, *along])
     if source.kind == "align":
         return " ".join(["sparsetoken align", *task, *training, *axis])
@@ -206,6 +223,10 @@ def _line_command(line: Line, state: State) -> str:
         wanted = ["--error", _number(state.error), "--classifier", source.classifier]
         return " ".join(["sparsetoken oracle", *task, *wanted, *axis])
     command = "sparsetoken capacity" if source.kind == "capacity" else "sparsetoken predict"
+    if source.over == ALL_SAMPLES:
+        # No option varies both parts of the samples: the present ones alone.
+        here = share_out(state.training, source.classifier, total_samples(state.training))
+        training, axis = _options(here), []
     parts = [command, *task, *training, "--classifier", source.classifier]
     if source.query is not None:
         parts += _options(source.query)
@@ -244,6 +265,8 @@ def as_study(state: State) -> str:
     if state.view != "learning":
         accepted = "the view of learning curves, which a sweep can repeat"
         raise ParameterError("view", state.view, accepted)
+    if state.over == ALL_SAMPLES:
+        raise ParameterError("over", state.over, "one field of the settings, for a sweep")
     start, stop = axis_range(state, state.over, state.start, state.stop)
     count = min(state.points, 8)
     scale = ', scale = "log"' if state.logarithmic and start > 0 else ""

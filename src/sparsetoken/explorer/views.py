@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsetoken.explorer.computing import Batch, Point, Source, Stale, compute
-from sparsetoken.explorer.state import LIMITS, State, axis_range
+from sparsetoken.explorer.computing import ALL_SAMPLES, Batch, Point, Source, Stale, compute
+from sparsetoken.explorer.state import LIMITS, State, axis_range, total_samples
 from sparsetoken.task import Query, Task, Training, vary
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "lines_of",
     "map_axes",
     "pieces",
-    "total_samples",
 ]
 
 Piece = dict[str, Any]
@@ -373,16 +372,11 @@ def _floor_line(state: State) -> Line:
     over, asked = state.over, x
     if state.over in state.task.to_dict():
         options = (("alpha", total_samples(state.training)),)
-    else:
+    elif state.over != ALL_SAMPLES:
         varied = [vary(state.over, value, state.task, state.training, state.query) for value in x]
-        over, asked = "alpha", tuple(total_samples(training) for _, training, _ in varied)
+        over, asked = ALL_SAMPLES, tuple(total_samples(training) for _, training, _ in varied)
     source = Source("floor", "floor", state.task, state.training, None, over, "error", options)
     return Line("floor", source, x, asked, 1e-3)
-
-
-def total_samples(training: Training) -> float:
-    """Return all samples per dimension: of both parts of the data, or of the one for both."""
-    return training.alpha1 if training.reuse else training.alpha0 + training.alpha1
 
 
 def _query_view(state: State) -> list[Line]:
@@ -508,14 +502,13 @@ def _numbers_here(state: State, lines: Sequence[Line]) -> list[Line]:
     """Return the lines of a view at the present settings alone."""
     if state.view not in ("learning", "query", "strength", "capacity"):
         return []
-    flat = {**state.task.to_dict(), **state.training.to_dict(), **state.query.to_dict()}
-    value = flat[state.over]
+    value = state.present(state.over)
     if isinstance(value, str):
         return []  # a law of the number of informative tokens has no place on an axis
     found = []
     for line in lines:
         asked = value
-        if line.source.over == "alpha":
+        if line.source.over == ALL_SAMPLES:
             asked = total_samples(state.training)
         elif line.source.over != state.over:
             asked = line.asked[0]

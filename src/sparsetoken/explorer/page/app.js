@@ -174,7 +174,7 @@ function putLine(line) {
 // ---- what is shown
 
 function title(name) {
-  return fields.find((field) => field.name === name)?.title ?? { at_length: "tokens in a sequence at test time" }[name] ?? name;
+  return fields.find((field) => field.name === name)?.title ?? about.axes[name] ?? name;
 }
 
 const quantityName = (name) => about.quantities[name] ?? name.replaceAll("_", " ");
@@ -310,6 +310,7 @@ function axesBar(kind) {
   if (values.view === "inside") return;
   const fixed = values.view === "shift";
   const names = fixed ? ["at_length"] : about.varied.filter((name) => current("given_query") || !about.groups.query.some((field) => field.name === name));
+  if (values.view === "learning") names.push("alpha");
   const over = choice(names, (value) => set({ over: value, start: undefined, stop: undefined }), title);
   over.value = current("over");
   bar.append(small("x", over), small("from", edge("start")), small("to", edge("stop")));
