@@ -1,10 +1,10 @@
 """Compare the error bars of the theory with its true error.
 
-    python benchmarks/theory_uncertainty.py [--settings 60] [--finer 5] [--reuse]
+    python benchmarks/theory_uncertainty.py [--settings 60] [--finer 5] [--reuse] [--tolerance T]
 
-Each random setting is predicted with the default number of points of the law of features, and with
-2^finer times as many from other random streams, which stands for the truth. Reported: how often
-the error bar covers the deviation, and the median of their ratio.
+Each random setting is predicted with the default number of points of the law of features, or as it
+is at a tolerance, and with 2^finer times as many from other random streams, which stands for the
+truth. Reported: how often the error bar covers the deviation, and the median of their ratio.
 """
 
 import argparse
@@ -57,21 +57,27 @@ def law_of_size(log2_points: int, shift: int = 0) -> Iterator[None]:
             setattr(prediction, name, value)
 
 
-def predicted(setting: Setting) -> Prediction:
+def predicted(setting: Setting, tolerance: float = 1e-4) -> Prediction:
     return predict(
         setting.task,
         setting.training,
         classifier=setting.classifier,
         query=setting.query,
         at=setting.at,
+        tolerance=tolerance,
     )
 
 
-def compare(setting: Setting, finer: int) -> tuple[np.ndarray, np.ndarray] | None:
+def compare(
+    setting: Setting, finer: int, tolerance: float | None
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return deviations and error bars of the three fields; None if a solution says it is none."""
     size = prediction.FIRST_SIZE
-    with law_of_size(size):
-        usual = predicted(setting)
+    if tolerance is None:
+        with law_of_size(size):
+            usual = predicted(setting)
+    else:
+        usual = predicted(setting, tolerance)
     with law_of_size(size + finer, OTHER_SEED):
         fine = predicted(setting)
     if not (usual.solution.converged and fine.solution.converged):
@@ -86,6 +92,7 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="Number of the first setting.")
     parser.add_argument("--finer", type=int, default=5, help="Power of two.")
+    parser.add_argument("--tolerance", type=float, help="As a user gets it at this tolerance.")
     parser.add_argument("--reuse", action="store_true", help="Train without a split.")
     options = parser.parse_args()
     results = []
@@ -93,7 +100,7 @@ def main() -> None:
         setting = random_setting(
             number, seed=3, classifiers=("attention",), shifted=0.3, reused=options.reuse
         )
-        compared = compare(setting, options.finer)
+        compared = compare(setting, options.finer, options.tolerance)
         if compared is None:
             print(f"not converged [{number}] {setting}", flush=True)
             continue

@@ -54,8 +54,10 @@ _NODES_OF_A_POINT = 4
 _HESSIAN_TOLERANCE = 1e-3
 
 # Width of a range of scales, in log S: noise then differs by a factor of 2.2 at most, so that one
-# spacing of the rows suits all of a range.
+# spacing of the rows suits all of a range. Many points are worth more tables, of fewer columns.
 _WIDTH = 0.8
+_NARROW = 0.4
+_MANY_POINTS = 2**13
 
 # Points that are looked up at once: their work arrays stay in the processor's cache.
 _CHUNK = 2048
@@ -68,7 +70,7 @@ class ScaleRange:
     Attributes
     ----------
     number : int
-        Ranges are numbered from S = 1 down, the same for every law.
+        Ranges are numbered from S = 1 down, the same for every law of about as many points.
     points : array of int of shape (n,)
     span : (low, high)
         The least and largest log S of the points.
@@ -85,7 +87,8 @@ class ScaleRange:
 def scale_ranges(scale: Array) -> tuple[ScaleRange, ...]:
     """Sort the points of a law into ranges of scale."""
     logs = np.log(scale)
-    numbers = np.floor(-logs / _WIDTH).astype(int)
+    width = _WIDTH if len(scale) < _MANY_POINTS else _NARROW
+    numbers = np.floor(-logs / width).astype(int)
     ranges = []
     for number in np.unique(numbers):
         points = np.flatnonzero(numbers == number)

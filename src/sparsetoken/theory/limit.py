@@ -211,7 +211,7 @@ def _precision(tolerance: float) -> tuple[float, int]:
 
     Panels of 5, 6 and 8 nodes leave some 1e-4, 1e-5 and 1e-7 of a moment in the worst case.
     """
-    tables = float(np.clip(2e-3 * tolerance, 2e-7, 1e-5))
+    tables = float(np.clip(5e-3 * tolerance, 2e-7, 1e-5))
     return tables, 5 if tolerance >= 1e-3 else 6 if tolerance >= 1e-4 else 8
 
 

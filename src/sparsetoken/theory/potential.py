@@ -27,6 +27,9 @@ __all__ = ["FirstOrder", "Potential", "SecondOrder"]
 # The last three variables, after the coefficients (μ, b, a) of the law's columns.
 REST, WIDTH, DUAL = -3, -2, -1
 
+# Centres and scales of the grid on which the quadrature is checked.
+_CHECKED = (16, 4)
+
 
 @dataclass(frozen=True)
 class FirstOrder:
@@ -218,15 +221,17 @@ class Potential:
         return kept.moments, kept.errors
 
     def _quadrature_error(self, x: Array, smoothing: float) -> Array:
-        """Return the error of the exact moments: what a finer rule changes at some points."""
+        """Return the error of the exact moments: what a finer rule changes on a grid of points."""
         if self.loss.piecewise_quadratic:
             return np.zeros(GRADIENT_MOMENTS)
-        some = slice(None, None, max(1, len(self.law.scale) // 32))
-        centre, scale = self.law.signed[some] @ x[:REST], self.law.scale[some]
+        centre, scale = self.law.signed @ x[:REST], self.law.scale
+        centres = np.linspace(centre.min(), centre.max(), _CHECKED[0])
+        scales = np.geomspace(scale.min(), scale.max(), _CHECKED[1])
         finer, usual = (
-            self._margin(x, smoothing, factor).moments(centre, scale) for factor in (2, 1)
+            self._margin(x, smoothing, factor).moments_on_grid(centres, scales, GRADIENT_MOMENTS)
+            for factor in (2, 1)
         )
-        return np.asarray(np.abs(finer - usual).max(axis=0)[:GRADIENT_MOMENTS])
+        return np.asarray(np.abs(finer - usual).max(axis=(0, 1)))
 
 
 def _bend(curvature: float, slope: float) -> float:

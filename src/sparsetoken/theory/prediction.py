@@ -405,10 +405,11 @@ class Predictor:
         error = _test_error(tested, law())
         if error.numerical > self.tolerance / 3 and self._accuracy > FINEST:
             # More points of the law do not help where quadrature and tables decide.
-            self._accuracy = FINEST
+            self._accuracy = max(FINEST, self._accuracy / 20)
             self._trained.clear()
             return self._predict_at(task, training, query, size)
-        if error.value + error.bar < min(self.tolerance, RARE) and readout.solution.converged:
+        rare = error.value + error.bar < min(self.tolerance, RARE) or not error.seen
+        if rare and readout.solution.converged:
             error = self._rare_error(tested, at, used, error)
         return replace(
             _summary(readout, error, query, at),
