@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).parents[1]
 
 SETTING = """
@@ -22,6 +24,7 @@ begin = time.process_time()
 import sparsetoken.theory.prediction
 loaded = time.process_time() - begin
 import numpy as np
+import sparsetoken
 from sparsetoken import Query, Task, Training, capacity, curve, oracle, predict, required_strength
 task, training, query = Task(10, 1, 5.0), Training(4.0, 2.0), Query(0.9, 1.5)
 alphas = np.geomspace(0.2, 10, 20)
@@ -49,18 +52,35 @@ CALLS = {
     "oracle, attention": "oracle(task)",
     "oracle, Bayes": 'oracle(task, classifier="bayes")',
     "strength for an error of 5 %": "required_strength(task, error=0.05)",
+    "the same, sums of sigmoids, L = 100": (
+        'required_strength(Task(100, 1, 1.0), error=0.05, classifier="elementwise")'
+    ),
+    "floor, L = 1000, easy phase": "sparsetoken.floor(Task(1000, 1, 5.0), 8.0)",
+    "floor, L = 1000, hard phase": "sparsetoken.floor(Task(1000, 1, 4.0), 2.0)",
+    "floor, L = 200, R = 3": "sparsetoken.floor(Task(200, 3, 3.0), 4.0)",
+    "predict with AUC and average precision, 1e-4": (
+        'predict(task, training, query=query).metrics("auc", "average_precision")'
+    ),
+    "the same predict alone": "predict(task, training, query=query)",
 }
 
 
 def seconds(source: Path, call: str | None) -> float:
-    """Return the CPU seconds of a call in a fresh process that imports from `source`."""
+    """Return the CPU seconds of a call in a fresh process that imports from `source`.
+
+    Not a number if it fails: the earlier version may not know it.
+    """
     program = SETTING + (f"{call}\nprint(time.process_time() - begin)" if call else "print(loaded)")
     environment = {name: text for name, text in os.environ.items() if "NUM_THREADS" not in name}
     environment["PYTHONPATH"] = str(source / "src")
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=source == ROOT,
+        env=environment,
     )
-    return float(done.stdout)
+    return float(done.stdout) if done.returncode == 0 else float("nan")
 
 
 def main() -> None:
@@ -80,8 +100,10 @@ def main() -> None:
                     continue
                 pairs = [(seconds(old, call), seconds(ROOT, call)) for _ in range(options.repeats)]
                 before, now = (min(times) for times in zip(*pairs, strict=True))
-                row = f"| {name} | {before:.3f} | {now:.3f} | {before / now:.1f} |"
-                print(row, flush=True)
+                known = (
+                    [f"{before:.3f}", f"{before / now:.1f}"] if np.isfinite(before) else ["", ""]
+                )
+                print(f"| {name} | {known[0]} | {now:.3f} | {known[1]} |", flush=True)
         finally:
             subprocess.run([*git, "remove", "--force", str(old)], check=True)
 

@@ -168,5 +168,7 @@ def test_a_capacity_beyond_the_points_of_a_law_is_not_called_infinite_for_sure()
     )
     assert below.solution.converged
     assert below.margin is not None
-    assert not above.solution.converged
-    assert above.uncertainty.test_error == np.inf
+    # The points in the tails see what is beyond the capacity, 38,000.
+    assert above.solution.converged
+    assert above.margin is None
+    assert 0 < above.uncertainty.test_error < 0.3 * above.test_error

@@ -28,11 +28,14 @@ from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import Saddle, solve_saddle
 from sparsetoken.validation import ParameterError
 
-__all__ = ["LimitReadout", "State", "limit_readout", "misclassified"]
+__all__ = ["FINEST", "LimitReadout", "State", "limit_readout", "misclassified"]
 
 # How a solution that converges is to be read, and what is special about it.
 Note = tuple[Status, str]
 _ALL_WELL: Note = (Status.CONVERGED, "")
+
+# The tolerance from which on quadrature and tables are as accurate as they get.
+FINEST = 1e-5
 
 # The solution for a coarse law is a start for the fine one: accuracy of its tables, nodes of a panel
 # of its quadrature, relative size of the last Newton correction.
@@ -164,10 +167,25 @@ def limit_readout(
             if ratio * least_excess(coarse).evaluation.hinged.value < 1:
                 near = widest_margin(coarse, ratio, near).point
             return _maximum_margin(fine, loss, ratio, near, note)
+    return _at_saddle((coarse, fine), loss, alpha, ridge, start, tolerance, guess, note)
+
+
+def _at_saddle(
+    laws: tuple[FeatureLaw, FeatureLaw],
+    loss: Loss,
+    alpha: float,
+    ridge: float,
+    start: State | None,
+    tolerance: float,
+    guess: Array | None,
+    note: Note,
+) -> LimitReadout:
+    """Return the readout at the saddle point of the potential; arguments as in `limit_readout`."""
+    coarse, fine = laws
+    exact = coarse is fine
     near = _matching(start, "saddle")
     shapes = ({}, {}) if start is None else start.shapes
-    exact = coarse is fine
-    finer = Potential(fine, loss, alpha, shapes[1], *_precision(tolerance))
+    finer = Potential(fine, loss, alpha, shapes[1], *_precision(FINEST if exact else tolerance))
     rougher = Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER)
     rougher = finer if exact else rougher
     offset = start.offset if start is not None and near is not None else None
@@ -180,17 +198,20 @@ def limit_readout(
             state = State("saddle", carried.point, (rougher.shapes, finer.shapes))
             return _trained(finer, saddle, carried, note, state)
     saddle = solve_saddle(rougher, ridge, near, _SOLUTION if exact else _ROUGH_SOLUTION)
-    if saddle.smoothing and saddle.result.converged:
-        detail = f"the kinks of the loss are smoothed over a width {saddle.smoothing:.1g}"
-        note = (Status.NOT_UNIQUE, detail)
     if saddle.result.evaluation.bend < _STRAIGHT:
         return _any_bias(rougher, finer, ridge, saddle)
-    carried = _carried_over(finer, ridge, saddle, offset)
+    carried, solved = _carried_over(finer, ridge, saddle, offset), rougher
     if not (carried.trusted or exact):
-        carried = _solved_anew(finer, ridge, saddle)
+        # Close to a threshold the two laws may lie on different sides of it.
+        near, solved = saddle.result.point if saddle.result.converged else None, finer
+        saddle = solve_saddle(finer, ridge, near)
+        carried = _carried_over(finer, ridge, saddle)
     offset = carried.point - saddle.result.point
     if saddle.smoothing:
-        carried = replace(carried, error=carried.error + _smoothing_error(rougher, ridge, saddle))
+        carried = replace(carried, error=carried.error + _smoothing_error(solved, ridge, saddle))
+        if saddle.result.converged:
+            detail = f"the kinks of the loss are smoothed over a width {saddle.smoothing:.1g}"
+            note = (Status.NOT_UNIQUE, detail)
     state = State("saddle", saddle.result.point, (rougher.shapes, finer.shapes), offset)
     return _trained(finer, saddle, carried, note, state)
 
@@ -362,8 +383,7 @@ def _carried_over(
     """Repeat x ← x - H⁻¹ ∇Ψ with the Hessian of the coarse law and the gradient of the fine one.
 
     The `offset` between the two solutions at a problem nearby is a first guess of that here. A
-    variable that is `frozen` stays as it is. There are `most` corrections, if
-    that is given.
+    variable that is `frozen` stays as it is. There are `most` corrections, or `_CORRECTIONS`.
     """
     rough = saddle.result
     index = np.flatnonzero(np.arange(len(rough.point)) != (-1 if frozen is None else frozen))
@@ -397,15 +417,6 @@ def _carried_over(
     left = residual * np.maximum(np.abs(point), np.abs(point[-3]))
     error = left + np.abs(inverse) @ found.gradient_error
     return _Carried(point, error, correction, shifts, found, residual, trusted)
-
-
-def _solved_anew(potential: Potential, ridge: float, saddle: Saddle) -> _Carried:
-    """Return the solution for the fine law by itself, where that of the coarse one is too far.
-
-    Close to a threshold the two may lie on different sides of it.
-    """
-    near = saddle.result.point if saddle.result.converged else None
-    return _carried_over(potential, ridge, solve_saddle(potential, ridge, near))
 
 
 @np.errstate(all="ignore")

@@ -17,7 +17,7 @@ from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import FeatureLaw, classifier_law, score_law
-from sparsetoken.theory.limit import LimitReadout, State, limit_readout, misclassified
+from sparsetoken.theory.limit import FINEST, LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.localisation import Localisation, localise
 from sparsetoken.theory.path import Trail
 from sparsetoken.theory.ranking import Ranked, Ranking
@@ -50,9 +50,6 @@ LEAST_SIZE = 7
 LAST_SIZE = 14
 COARSER = 3
 LAST_COARSE = 9
-
-# The tolerance from which on quadrature and tables are as accurate as they get.
-FINEST = 1e-5
 
 # An error below the tolerance, and below this, is wanted to a relative accuracy, from so many points
 # of a law that reaches into the tails; if fewer than these carry it, others may be missing.
@@ -380,7 +377,7 @@ class Predictor:
             if size == LAST_SIZE:
                 return replace(prediction, solution=self._short_of_tolerance(prediction))
             # Where it took many points already the error falls more slowly.
-            growth = int(np.ceil(1.25 * np.log2(error / self.tolerance)))
+            growth = int(np.ceil(1.25 * np.log2(min(error / self.tolerance, 2.0**LAST_SIZE))))
             size = min(LAST_SIZE, size + max(1, size - self._first_size, growth))
 
     def _short_of_tolerance(self, prediction: Prediction) -> Solution:
