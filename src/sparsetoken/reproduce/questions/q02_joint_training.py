@@ -184,7 +184,7 @@ def judge(table: Table) -> Verdict:
 def draw(table: Table) -> dict[str, Drawing]:
     """Draw, for each problem, the error of every way over that of the theory without a split."""
     settings = table.settings
-    figure, (panel,) = new_figure(panel_height=3.0)
+    figure, (panel,) = new_figure(panel_height=4.0)
     names = [f"θ = {strength:g}\nα = {total:g}" for strength, total in settings["problems"]]
     found = [errors(table, strength=s, total=total) for s, total in settings["problems"]]
     places = np.arange(len(names))
@@ -216,7 +216,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     panel.set_xlim(-0.5, len(names) - 0.5)
     label_axes(panel, "", "error over that of theory\nwithout a split")
     panel.set_ylim(0.4, None)
-    shared_legend(figure, columns=2)
+    shared_legend(figure, columns=1)
     text = caption(
         "Test error of attention whose parameters are trained together, over the exact error of "
         "staged training on the same data (logistic loss; every way at its best settings). Bars: "
@@ -235,7 +235,7 @@ CLAIM = Claim(
     statement=(
         "Yes: gradient descent of all parameters on all data, stopped at the best step, errs as the "
         "exact theory without a split says, and one pass over fresh batches as the best split; "
-        "trained to convergence with the best ridges it is not better, and can be worse."
+        "trained to convergence with the best ridges it is hardly ever better, and can be much worse."
     ),
     meaning=(
         "The simplified training in stages that can be calculated exactly is no caricature: training "

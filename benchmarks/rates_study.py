@@ -1,0 +1,237 @@
+"""Which learning rates, sharpness, ridge and split to take: rules, put to the test on a map of tasks.
+
+    python benchmarks/rates_study.py [--output docs/training_guide]
+
+Two maps, all by exact theory. *Cosines*: random tasks, the query's cosine with the signal over
+readout step and bias step. *Errors*: a grid of tasks over length, strength, label balance and
+samples; the test error over sharpness, ridge and split. A rule is good if following it costs little
+against the best of the map. Writes errors.csv, rules.csv and two figures.
+"""
+
+import argparse
+import csv
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np
+
+from sparsetoken import Task, Training, predict
+from sparsetoken.plotting import new_figure, save_figure, shared_legend, styled
+from sparsetoken.plotting.style import SERIES
+from sparsetoken.reproduce.claims.c16_rates_map import balanced_bias_step
+from sparsetoken.theory.alignment import learnt_alignment
+
+RANDOM_TASKS = 300
+READOUT_STEPS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+BIAS_FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0)
+GRID = tuple(itertools.product((8, 40), (3.5, 5.0), (0.5, 0.2), (2.0, 8.0)))
+SHARPNESSES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.5)
+RIDGES = (0.003, 0.03, 0.1, 0.3)
+SHARES = (0.2, 0.35, 0.5, 0.65)
+TOLERANCE = 2e-3
+READOUT_RULE = 0.2
+RIDGE_RULE = 0.1
+SHARPNESS_RULE = 2.0
+SHARE_RULE = 0.5
+
+Row = dict[str, float]
+
+
+def cosine_map() -> list[Row]:
+    """Return the cosine over both steps of the first stage, on random tasks."""
+    rng = np.random.default_rng(15)
+    rows = []
+    for number in range(RANDOM_TASKS):
+        length = int(np.exp(rng.uniform(np.log(3), np.log(200))))
+        task = Task(
+            length,
+            int(rng.integers(1, max(2, length // 3))),
+            float(np.exp(rng.uniform(np.log(1), np.log(8)))),
+            float(rng.uniform(0.05, 0.95)),
+        )
+        alpha = float(np.exp(rng.uniform(np.log(0.5), np.log(50))))
+        balanced = balanced_bias_step(task.positive_rate)
+        for readout, factor in itertools.product(READOUT_STEPS, BIAS_FACTORS):
+            training = Training(alpha, 1.0, readout_step=readout, bias_step=factor * balanced)
+            cosine = learnt_alignment(task, training).alignment
+            rows.append(
+                {"task": number, "readout_step": readout, "bias_factor": factor, "cosine": cosine}
+            )
+    return rows
+
+
+def error_map() -> list[Row]:
+    """Return the test error over sharpness, ridge and share (0: no split) on a grid of tasks."""
+    rows = []
+    for number, (length, strength, rate, alpha) in enumerate(GRID):
+        task = Task(length, 1, strength, rate)
+        for share, ridge, kappa in itertools.product((0.0, *SHARES), RIDGES, SHARPNESSES):
+            if share and (ridge not in RIDGES[2:] or kappa not in SHARPNESSES[1:5]):
+                continue
+            first, second = (share * alpha, (1 - share) * alpha) if share else (alpha, alpha)
+            training = Training(
+                first,
+                second,
+                ridge=ridge,
+                readout_step=READOUT_RULE,
+                bias_step=balanced_bias_step(rate),
+                query_step=1.0,
+                reuse=not share,
+            )
+            unit = learnt_alignment(task, training).sharpness
+            training = training.replace(query_step=kappa / unit)
+            found = predict(task, training, tolerance=TOLERANCE)
+            rows.append(
+                {
+                    "task": number,
+                    "length": length,
+                    "strength": strength,
+                    "positive_rate": rate,
+                    "alpha": alpha,
+                    "share": share,
+                    "ridge": ridge,
+                    "sharpness": kappa,
+                    "error": found.test_error,
+                    "converged": float(found.solution.converged),
+                }
+            )
+        print(f"task {number + 1} of {len(GRID)}", flush=True)
+    return rows
+
+
+def least(rows: Iterable[Row], **labels: float) -> np.ndarray:
+    """Return the least error of each task among rows with these labels."""
+    best: dict[float, float] = {}
+    for row in rows:
+        if all(row[name] == value for name, value in labels.items()):
+            best[row["task"]] = min(best.get(row["task"], np.inf), row["error"])
+    return np.array([best[task] for task in sorted(best)])
+
+
+def cosines(rows: Iterable[Row], **labels: float) -> np.ndarray:
+    """Return the largest cosine of each task among rows with these labels."""
+    best: dict[float, float] = {}
+    for row in rows:
+        if all(row[name] == value for name, value in labels.items()):
+            best[row["task"]] = max(best.get(row["task"], -1.0), row["cosine"])
+    return np.array([best[task] for task in sorted(best)])
+
+
+def rules(angles: list[Row], errors: list[Row]) -> list[dict[str, object]]:
+    """Return each rule with the share of tasks on which following it costs little."""
+    top = cosines(angles)
+    ruled = cosines(angles, readout_step=READOUT_RULE, bias_factor=1.0)
+    no_bias = cosines(angles, readout_step=READOUT_RULE, bias_factor=0.0)
+    best, whole = least(errors), least(errors, share=0.0)
+    both = least(errors, share=0.0, sharpness=SHARPNESS_RULE, ridge=RIDGE_RULE)
+    rows: list[tuple[str, np.ndarray, float]] = [
+        ("balanced bias step, η_w = 0.2: cosine loss", 1 - ruled / top, 0.05),
+        ("no bias step, η_w = 0.2: cosine loss", 1 - no_bias / top, 0.05),
+        ("no split: error against the best of all", whole / best - 1, 0.02),
+        ("κ = 2, best ridge, no split", _loss(errors, whole, sharpness=SHARPNESS_RULE), 0.1),
+        ("κ = 1, best ridge, no split", _loss(errors, whole, sharpness=1.0), 0.1),
+        ("λ = 0.1, best κ, no split", _loss(errors, whole, ridge=RIDGE_RULE), 0.1),
+        ("λ = 0.003, best κ, no split", _loss(errors, whole, ridge=0.003), 0.1),
+        ("all rules together: κ = 2, λ = 0.1, no split", both / best - 1, 0.15),
+        (
+            "if split: half of the data, against the best share",
+            least(errors, share=SHARE_RULE) / _best_split(errors) - 1,
+            0.1,
+        ),
+        ("split at all: against no split", _best_split(errors) / whole - 1, 0.1),
+    ]
+    return [
+        {
+            "rule": name,
+            "within": allowed,
+            "share of tasks": round(float(np.mean(loss <= allowed)), 3),
+            "median": round(float(np.median(loss)), 4),
+            "worst": round(float(np.max(loss)), 4),
+        }
+        for name, loss, allowed in rows
+    ]
+
+
+def _loss(errors: list[Row], best: np.ndarray, **labels: float) -> np.ndarray:
+    return least(errors, share=0.0, **labels) / best - 1
+
+
+def _best_split(errors: list[Row]) -> np.ndarray:
+    return least([row for row in errors if row["share"] > 0])
+
+
+@styled
+def draw(angles: list[Row], errors: list[Row], folder: Path) -> None:
+    """Draw what each choice costs, median and range over tasks."""
+    figure, panels = new_figure(columns=3)
+    whole = least(errors, share=0.0)
+    curves = (
+        (panels[0], "sharpness κ = β‖q‖", SHARPNESSES, "sharpness"),
+        (panels[1], "ridge λ", RIDGES, "ridge"),
+    )
+    for panel, label, values, name in curves:
+        found = np.array([least(errors, share=0.0, **{name: v}) / whole for v in values])
+        _band(panel, values, found, SERIES[0].colour)
+        panel.set_xlabel(label)
+        panel.set_xscale("log")
+        panel.set_ylabel("error over the best")
+    split = np.array([least(errors, share=v) / whole for v in SHARES])
+    _band(panels[2], SHARES, split, SERIES[1].colour)
+    panels[2].axhline(1, color="black", linestyle=":", label="no split")
+    panels[2].set_xlabel("share of the data for the query")
+    panels[2].set_ylabel("error over that of no split")
+    panels[2].legend()
+    save_figure(figure, folder / "choices", ("svg",))
+    figure, (panel,) = new_figure()
+    top = cosines(angles)
+    for look, factor in zip(SERIES, BIAS_FACTORS, strict=True):
+        found = [
+            np.median(cosines(angles, readout_step=step, bias_factor=factor) / top)
+            for step in READOUT_STEPS
+        ]
+        panel.plot(READOUT_STEPS, found, marker=look.marker, color=look.colour, label=f"{factor:g}")
+    panel.set_xscale("log")
+    panel.set_xlabel("readout step η_w")
+    panel.set_ylabel("median cosine over the best")
+    shared_legend(figure, columns=5)
+    save_figure(figure, folder / "steps", ("svg",))
+
+
+def _band(panel: object, values: tuple[float, ...], found: np.ndarray, colour: str) -> None:
+    low, middle, high = np.percentile(found, (0, 50, 100), axis=1)
+    panel.fill_between(values, low, high, color=colour, alpha=0.25)  # type: ignore[attr-defined]
+    panel.plot(values, middle, color=colour, marker="o")  # type: ignore[attr-defined]
+    panel.set_ylim(0.95, min(3.0, float(high.max()) * 1.05))  # type: ignore[attr-defined]
+
+
+def write(rows: list[Row] | list[dict[str, object]], path: Path) -> None:
+    """Write rows as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> None:
+    """Compute both maps, judge the rules and draw."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path("docs/training_guide"))
+    folder = parser.parse_args().output
+    angles = cosine_map()
+    errors = error_map()
+    judged = rules(angles, errors)
+    folder.mkdir(parents=True, exist_ok=True)
+    write(errors, folder / "errors.csv")
+    write(judged, folder / "rules.csv")
+    draw(angles, errors, folder)
+    for row in judged:
+        print("| " + " | ".join(str(value) for value in row.values()) + " |")
+
+
+if __name__ == "__main__":
+    main()
