@@ -168,6 +168,8 @@ def test_bad_requests() -> None:
         compare(X, y, classifiers={"attention": PooledClassifier()})
     with pytest.raises(ParameterError, match="cv = 1"):
         compare(X, y, cv=1)
+    with pytest.raises(ParameterError, match="repeats = 1000000000000"):
+        compare(X, y, repeats=10**12)
     with pytest.raises(ParameterError, match="two folds"):
         compare(X, y, cv=ShuffleSplit(n_splits=1))
 

@@ -194,6 +194,7 @@ X, Y = two_clouds(100, 9)
         ({"horizon": 0.5}, "horizon = 0.5"),
         ({"assurance": 1}, "assurance = 1"),
         ({"repeats": 0}, "repeats = 0"),
+        ({"repeats": 10**20}, "repeats = 10+ .* in "),
         ({"smallest": 2}, "smallest = 2 .* between 4, so that no class is missing"),
         ({"smallest": 70}, "smallest = 70"),
         ({"model": KNeighborsClassifier(30)}, "model = 'ValueError.*fitted to 4 samples"),

@@ -20,6 +20,7 @@ from sparsetoken.estimators.localisation import draw_attention, explain
 from sparsetoken.estimators.metrics import concentration
 from sparsetoken.estimators.sequences import Sequences, as_sequences
 from sparsetoken.estimators.tokenwise import TokenWise
+from sparsetoken.limits import MOST_REPEATS
 from sparsetoken.validation import ParameterError, integer
 
 __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference", "compare"]
@@ -441,7 +442,7 @@ def _folds(
     places = np.zeros(len(X))
     if isinstance(cv, int) and not isinstance(cv, bool):
         count = integer("cv", cv, low=2)
-        repeats = integer("repeats", repeats, low=1)
+        repeats = integer("repeats", repeats, low=1, high=MOST_REPEATS)
         if groups is None:
             cv = RepeatedStratifiedKFold(
                 n_splits=count, n_repeats=repeats, random_state=random_state

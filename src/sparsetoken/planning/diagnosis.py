@@ -11,6 +11,7 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.comparison import Comparison, ComparisonRow, compare
 from sparsetoken.estimators.sequences import as_sequences
+from sparsetoken.limits import MOST_REPEATS
 from sparsetoken.planning.diagnosis_figure import draw_diagnosis
 from sparsetoken.planning.learning_curve import labels_of
 from sparsetoken.planning.signal_estimate import (
@@ -159,7 +160,7 @@ def diagnose(
     (120, 8, True)
     """
     tokens, labels = _tokens(X, y)
-    splits = validation.integer("splits", splits, low=1)
+    splits = validation.integer("splits", splits, low=1, high=MOST_REPEATS)
     seed = validation.integer("seed", seed, low=0)
     total, done = 1 + 2 * splits, 0
 

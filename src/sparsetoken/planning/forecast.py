@@ -9,7 +9,7 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.sequences import as_sequences
-from sparsetoken.limits import MOST_WORKERS
+from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
 from sparsetoken.planning.curve_families import families
 from sparsetoken.planning.curve_posterior import CurvePosterior, fit_curves, weighted_quantile
 from sparsetoken.planning.forecast_figure import draw_forecast
@@ -262,7 +262,7 @@ def forecast(
     labels = labels_of(X, y)
     horizon = validation.real("horizon", horizon, low=1)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
-    repeats = validation.integer("repeats", repeats, low=1)
+    repeats = validation.integer("repeats", repeats, low=1, high=MOST_REPEATS)
     seed = validation.integer("seed", seed, low=0)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     _check_target(target, labels)
