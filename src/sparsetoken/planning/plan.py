@@ -384,7 +384,7 @@ def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
     yield f"For {aim}: {found.samples:,} samples, {shared}"
     error = with_error(found.error, found.uncertainty["test_error"])
     area = "" if found.auc is None else f", AUC {found.auc:.4f}"
-    yield f"  predicted error {error}{area} (best of {found.predictions} predictions)"
+    yield f"  predicted error {error}{area} (best found; {found.predictions} predictions in all)"
     steps = (
         f"readout step {training.readout_step:g}, bias step {training.bias_step:g}, "
         f"query step {training.query_step:.3g}"
