@@ -1,4 +1,4 @@
-"""Change the source in small ways and see which tests notice: `python tools/mutate.py --count 150`.
+"""Change the source in small ways and see which tests notice: `python tools/mutate.py --notes FILE`.
 
 A mutant is one change of one expression in one module: an operator swapped, a comparison turned, a
 number moved, a condition negated, a statement dropped. Mutants are drawn at random with a seed, every
@@ -54,19 +54,26 @@ SWAPPED: dict[type, type] = {
 
 
 class Mutant(NamedTuple):
-    """One change: where it is, what it is, and the source with it."""
+    """One change: where it is, and what it is."""
 
     module: Path
     line: int
     column: int
     change: str
-    text: str
+    node: int
 
     @property
     def name(self) -> tuple[str, ...]:
         """What tells it from the others, as in the table."""
         inside = self.module.relative_to(SOURCE)
         return (str(inside), str(self.line), str(self.column), self.change)
+
+    def text(self) -> str:
+        """Return the source with the change."""
+        tree = ast.parse(self.module.read_text())
+        old = next(node for number, node in enumerate(ast.walk(tree)) if number == self.node)
+        new = next(new for change, new in changes(old) if change == self.change)
+        return ast.unparse(ast.fix_missing_locations(_Replace(old, new).visit(tree)))
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -134,16 +141,11 @@ class _Replace(ast.NodeTransformer):
 
 def mutants(module: Path) -> list[Mutant]:
     """Return all mutants of a module."""
-    text = module.read_text()
-    found = []
-    for number, node in enumerate(ast.walk(ast.parse(text))):
-        for change, new in changes(node):
-            tree = ast.parse(text)
-            old = next(other for k, other in enumerate(ast.walk(tree)) if k == number)
-            changed = ast.fix_missing_locations(_Replace(old, new).visit(tree))
-            place = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-            found.append(Mutant(module, *place, change, ast.unparse(changed)))
-    return found
+    return [
+        Mutant(module, node.lineno, node.col_offset, change, number)
+        for number, node in enumerate(ast.walk(ast.parse(module.read_text())))
+        for change, _ in changes(node)
+    ]
 
 
 class Observer:
@@ -277,7 +279,7 @@ def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copied = Path(folder) / "src" / "sparsetoken"
         shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-        (copied / mutant.module.relative_to(SOURCE)).write_text(mutant.text)
+        (copied / mutant.module.relative_to(SOURCE)).write_text(mutant.text())
 
         def work() -> str:
             sys.path.insert(0, str(copied.parent))
