@@ -1,6 +1,6 @@
 # Two commands always work on a machine with python3 (3.11+), make and pip:
 #   make reproduce   re-make the paper's claims (quick version)
-#   make test        run the tests
+#   make test        run the tests, in some five minutes on two cores
 # Each makes .venv and installs what it needs; a second call only does the work.
 
 PYTHON ?= python3
@@ -8,13 +8,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: FORCE attack audit reproduce test minimum lint format types docs clean browser package explore lock
+.PHONY: FORCE attack audit reproduce test slow minimum lint format types docs clean browser package explore lock
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
 
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+# The tests that `make test` leaves out.
+slow: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile
 
 # The rooms that need nothing but the runtime dependencies, with the lowest versions of these, which
 # may use what has been deprecated since.

@@ -285,7 +285,7 @@ def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
             sys.path.insert(0, str(copied.parent))
             os.environ["PYTHONPATH"] = str(copied.parent)
             first = FirstFailure()
-            run_pytest(tests, first, "-x")
+            run_pytest(tests, first, "-x", "--timeout=120")  # one that waits for ever
             return first.name
 
         found = in_a_process(work, seconds)

@@ -13,6 +13,8 @@ import pytest
 
 from sparsetoken import DigitBags, ParameterError, digit_bags
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FIGURES = {
     "plot_bag_length": 1,

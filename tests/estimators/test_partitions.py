@@ -99,6 +99,7 @@ def test_a_cluster_gives_the_same_to_the_last_bit(client: Any) -> None:
     np.testing.assert_allclose(model.decision_function(chunked), whole, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_lost_worker_is_survived(tmp_path: Path) -> None:
     X, y, _ = equal_bags(count=2000, length=20, strength=2.0)
     paths = files(tmp_path, X, parts=10)

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PLAN = (
     ("learnt query", "attention", 2),
     ("given query, shift", "attention", 2),

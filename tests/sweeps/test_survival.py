@@ -10,6 +10,8 @@ from sweep_driver import Driver, run_cheap_cells, sweep
 
 from sparsetoken.sweeps import Store, read_study, run_sweep
 
+pytestmark = pytest.mark.slow
+
 STUDY = """
 classifiers = ["attention", "pooled"]
 dimensions = 30

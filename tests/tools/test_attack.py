@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ATTACK = Path(__file__).parents[2] / "tools" / "attack.py"
 
 

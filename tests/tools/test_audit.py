@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PATH = Path(__file__).parents[2] / "tools" / "audit.py"
 SPEC = importlib.util.spec_from_file_location("audit", PATH)
 assert SPEC is not None
