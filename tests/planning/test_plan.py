@@ -280,7 +280,7 @@ def test_a_target_below_the_limit_cannot_be_reached() -> None:
     found = plan(Task(20, 1, 4.0), error=0.01, dimension=256)
     assert found.samples is None
     assert found.training is None
-    assert "cannot reach error 0.01" in str(found)
+    assert "cannot reach error 0.01 at any size: the limit" in str(found)
     assert f"the limit is {found.limit:.4f}" in str(found)
     with pytest.raises(ParameterError, match="out of reach"):
         found.study()
@@ -326,6 +326,8 @@ def test_text_study_and_figure(tmp_path: Path) -> None:
         ({"error": 0.1, "dimension": 1}, "dimension = 1"),
         ({"error": 0.1, "assurance": 0.2}, "assurance = 0.2"),
         ({"error": 0.1, "trials": -1}, "trials = -1"),
+        ({"error": 0.1, "trials": 1}, "trials = 1 .* 0, or at least 2"),
+        ({"error": 0.1, "losses": ()}, "losses = .* at least one loss"),
     ],
 )
 def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> None:

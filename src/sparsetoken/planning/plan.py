@@ -191,6 +191,8 @@ def plan(
     dimension = validation.integer("dimension", dimension, low=2)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
+    if trials == 1:
+        raise ParameterError("trials", trials, "0, or at least 2 to see how studies differ")
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     seed = validation.integer("seed", seed, low=0)
     metric, goal = _goal(task, error, auc, samples)
@@ -364,7 +366,8 @@ def _lines(found: Plan) -> Iterator[str]:
     aim = f"{found.metric} {found.target:g}" if found.target is not None else "the least error"
     if found.training is None or found.samples is None:
         limit = "" if found.limit is None else f": the limit is {found.limit:.4f}"
-        yield f"Attention cannot reach {aim} at any size that was searched{limit}."
+        proved = found.limit is not None and (found.target or 0.0) < found.limit
+        yield f"Attention cannot reach {aim} at any size{'' if proved else ' that was searched'}{limit}."
     else:
         yield from _training_lines(found, found.training, aim)
     yield from map(_alternative_line, found.alternatives)
