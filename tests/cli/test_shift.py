@@ -160,3 +160,10 @@ def test_simulate_compares_metrics_with_theory():
     assert abs(found["z"]["auc"]) < 6
     assert found["theory"]["hit_rate"] == pytest.approx(found["result"]["hit_rate"], abs=0.02)
     assert found["settings"]["at_sharpness"] == 3
+
+
+def test_a_curve_of_shifts_knows_what_stays_fixed():
+    known = Query(0.9, 1.0)
+    found = shift(TASK, TRAINING, values=[20], query=known, tolerance=1e-2)
+    fixed = {**TASK.to_dict(), **TRAINING.to_dict(), **known.to_dict()}
+    assert found.settings == {"classifier": "attention", **fixed}

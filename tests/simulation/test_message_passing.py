@@ -115,6 +115,10 @@ def test_nothing_to_learn_from() -> None:
     learnt = learn_direction(Task(5, 1, 2.0), only_negatives.X, -np.ones(20))
     assert learnt.estimated_overlap == 0
     assert not learnt.direction.any()
+    # The tokens then say nothing: the more frequent label is the best guess.
+    for rate, label in ((0.6, 1), (0.4, -1)):
+        guessed = learnt.predict(Task(5, 1, 2.0, rate), only_negatives.X)
+        assert set(guessed.tolist()) == {label}
 
 
 def test_the_same_seed_gives_the_same_trials() -> None:

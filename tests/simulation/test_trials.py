@@ -156,6 +156,12 @@ def test_separability_can_be_left_out():
     assert run_trial(TASK, TRAINING, dimension=20, trial=0, check_separable=False).separable is None
 
 
+def test_a_classifier_of_one_length_is_tested_on_other_tasks_of_that_length():
+    common = {"dimension": 10, "trial": 0, "classifier": "vectorised"}
+    strong = run_trial(TASK, TRAINING, at=TASK.replace(strength=30.0), **common)
+    assert strong.test_error < run_trial(TASK, TRAINING, **common).test_error
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [
