@@ -45,7 +45,7 @@ _MOST_CLIENTS = 16
 _SECONDS = 60.0
 # What is on its way may be shown for so long after a newer request has come, and a picture that
 # grows is sent so often, in seconds.
-_PATIENCE = 0.3
+_PATIENCE = 0.2
 _BETWEEN = 0.04
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "

@@ -36,7 +36,6 @@ VERSION = 1
 LIMITS = {
     "length": 100_000,
     "points": 60,
-    "map_points": 40,
     "dimension": 2000,
     "trials": 200,
     "address": 6000,

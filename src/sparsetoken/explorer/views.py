@@ -168,7 +168,9 @@ class Picture:
             exactly = stage is FINAL and place < len(self._here)
             tolerance = max(stage.tolerance, line.tolerance)
             missing = []
-            for index in _coarse_first(self.chosen(line, stage)):
+            chosen = self.chosen(line, stage)
+            # At last in one go: each point of a curve begins where the one before it ended.
+            for index in chosen if stage is FINAL else _coarse_first(chosen):
                 key = line.key(index)
                 point = self._known.get(key)
                 if key not in asked and not (point and point.good_for(tolerance, exactly)):
@@ -279,8 +281,10 @@ def _batch_size(source: Source, stage: Stage) -> int:
         return 2
     if source.over == "at_length":
         return 4 if source.options else 16
-    if source.classifier == "attention" and (stage is FINAL or source.kind == "strength"):
+    if source.classifier == "attention" and source.kind == "strength":
         return 1
+    if source.kind == "predict" and stage is FINAL:
+        return 7
     return _AT_ONCE[source.classifier]
 
 

@@ -163,15 +163,18 @@ def _work(connection: Connection) -> None:
         if not inbox.empty():
             raise Stale
 
-    connection.send("ready")
-    while True:
-        batch = inbox.get()
-        if batch is _STOP:
-            continue  # for a batch that was done already
+    def answer(batch: Batch) -> Any:
         try:
-            connection.send(compute(batch, check))
+            return compute(batch, check)
         except Exception as error:  # noqa: BLE001 the server decides what to tell
-            connection.send(error)
+            return error
+
+    with suppress(BrokenPipeError):  # a server that is gone needs no answer
+        connection.send("ready")
+        while True:
+            batch = inbox.get()
+            if batch is not _STOP:  # else for a batch that was done already
+                connection.send(answer(batch))
 
 
 def listen(connection: Connection, put: Callable[[Any], None]) -> None:

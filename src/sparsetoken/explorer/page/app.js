@@ -226,7 +226,7 @@ function withError(value, bar) {
   if (bar === null || bar === 0) return String(Number(value.toPrecision(5)));
   // As many digits as the error bar leaves.
   const digits = Math.max(0, Math.min(8, Math.ceil(-Math.log10(bar))));
-  return `${value.toFixed(digits)} ± ${Number(bar.toPrecision(1))}`;
+  return `${value.toFixed(digits)}\u00a0±\u00a0${String(Number(bar.toPrecision(1))).replace("-", "\u2011")}`;
 }
 
 function numbers(rows, accuracy) {

@@ -145,13 +145,13 @@ export function mapFigure(model, dark) {
 
 export function tokensFigure(piece, dark) {
   const places = piece.places;
-  const colour = piece.informative.map((marked) => (marked ? "#D55E00" : "#0072B2"));
+  const colour = piece.informative.map((marked) => (marked ? "#D55E00" : dark ? "#56B4E9" : "#0072B2"));
   const symbol = piece.informative.map((marked) => (marked ? "star" : "circle-open"));
   const size = piece.informative.map((marked) => (marked ? 13 : 7));
   const hover = (what) => `token %{x}: ${what} %{y:.3f}<extra></extra>`;
   const data = [
     { x: places, y: piece.weights, type: "bar", name: "attention weight", marker: { color: colour }, hovertemplate: hover("weight") },
-    { x: places, y: piece.scores, yaxis: "y2", mode: "markers", name: "score along the query", marker: { color: colour, symbol, size }, hovertemplate: hover("score") },
+    { x: places, y: piece.scores, yaxis: "y2", mode: "markers", name: "score along the query", marker: { color: colour, symbol, size, opacity: 1 }, hovertemplate: hover("score") },
   ];
   const made = layout(dark, { title: { text: "token (orange star: carries the signal)" } }, { title: { text: "attention weight" }, domain: [0, 0.48] });
   made.yaxis2 = { ...made.yaxis, title: { text: "score along the query" }, domain: [0.54, 1] };
