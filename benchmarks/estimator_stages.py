@@ -12,6 +12,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 
 import argparse
+import hashlib
 import resource
 import subprocess
 import sys
@@ -119,13 +120,15 @@ def fit(folder: str) -> None:
     print(f"peak resident memory {peak / 1e9:.2f} GB (goal: under 1 GB)")
 
 
-def cluster(folder: str, count: int, length: int = 50, dimension: int = 64) -> None:
-    """Fit files of sequences on one worker and on two; files that are there are used again."""
+def cluster(
+    folder: str, count: int, numbers: list[int], length: int = 50, dimension: int = 64
+) -> None:
+    """Fit files of sequences on so many workers; files that are there are used again."""
     from distributed import Client, LocalCluster
 
     paths, y = write_parts(Path(folder), count, length, dimension)
     results = []
-    for workers in (1, 2):
+    for workers in numbers:
         with (
             LocalCluster(
                 n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
@@ -146,7 +149,9 @@ def cluster(folder: str, count: int, length: int = 50, dimension: int = 64) -> N
             f"{_peak() / 1e9:.2f} GB",
             flush=True,
         )
-    print("the same to the last bit:", bool(np.array_equal(*results)))
+    digest = hashlib.sha256(results[0].tobytes()).hexdigest()[:12]
+    same = all(np.array_equal(results[0], one) for one in results)
+    print(f"the same to the last bit: {same}; queries {digest}")
 
 
 def write_parts(
@@ -176,9 +181,10 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", help="where `write` and `fit` keep the data")
     parser.add_argument("--folder", dest="files", default="cluster-data", help="of `cluster`")
     parser.add_argument("--count", type=int, default=1_000_000, help="sequences of `cluster`")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="of `cluster`")
     options = parser.parse_args()
     if options.what == "cluster":
-        cluster(options.files, options.count)
+        cluster(options.files, options.count, options.workers)
         return
     steps = {"speed": speed, "memory": memory}
     if options.what in steps:

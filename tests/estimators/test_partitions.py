@@ -14,6 +14,7 @@ from bags import equal_bags, make_bags
 
 from sparsetoken import ParameterError
 from sparsetoken.estimators import AttentionClassifier, PooledClassifier
+from sparsetoken.estimators.partitions import read_partitions
 
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
@@ -141,3 +142,11 @@ def test_bad_parts_are_named(tmp_path: Path) -> None:
     np.save(tmp_path / "part1.npy", X[:5, :, :3])
     with pytest.raises(ParameterError, match="dimensions of the parts"):
         PooledClassifier().fit([tmp_path / f"part{i}.npy" for i in range(2)], y)
+
+
+def test_rows_taken_from_files_keep_no_file_mapped(tmp_path: Path) -> None:
+    np.save(tmp_path / "part.npy", np.arange(24.0).reshape(4, 3, 2))
+    sequences = read_partitions([tmp_path / "part.npy"])
+    taken = sequences.take(np.array([1, 3]))
+    assert all(row.flags.owndata and type(row) is np.ndarray for row in taken._source)
+    np.testing.assert_array_equal(taken._source[1], np.arange(18.0, 24).reshape(3, 2))

@@ -202,7 +202,8 @@ def _describe(samples: Any) -> tuple[Array, int, Any]:
 
 
 def _rows_of(samples: Any, rows: Array) -> list[Array]:
-    return [np.asarray(samples[row]) for row in rows]
+    # Copies: a view would keep the whole file mapped for as long as the row is kept.
+    return [np.array(samples[row]) for row in rows]
 
 
 def _sums_of(
