@@ -1,8 +1,10 @@
 """What a classifier can do when it knows the signal (docs/theory.md, section 2)."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 from scipy import optimize
@@ -49,6 +51,15 @@ _FEW = 30
 _LEAST_ERROR = 1e-15
 _LARGEST_STRENGTH = 1e6
 _LARGEST_SHARPNESS = 1e12
+
+# A search for the strength begins here. It solves at a fixed sharpness and chooses the best one where
+# it ends, so many times at most, until the strength moves no more than this; on the way it chooses
+# anew where the strength has grown so much.
+_FIRST_STRENGTH = 2.0
+_LEAST_STRENGTH = 1e-3
+_ROUNDS = 4
+_SETTLED = 3e-3
+_FAR = 2.0
 
 
 @dataclass(frozen=True)
@@ -209,7 +220,14 @@ def _judge(
     return _Bayes(task) if classifier == "bayes" else _Linear(task)
 
 
-class _Linear:
+class _WithoutSharpness:
+    """A rule that has none to choose."""
+
+    def at_best(self, _strength: float, _rare: bool) -> Self:
+        return self
+
+
+class _Linear(_WithoutSharpness):
     """A threshold on a score that is N(0, 1) or N(Δ, 1), Δ = θR/√L."""
 
     def __init__(self, task: Task) -> None:
@@ -255,7 +273,7 @@ class _Linear:
         return float(optimize.brentq(excess, low, high, xtol=1e-12))
 
 
-class _Bayes:
+class _Bayes(_WithoutSharpness):
     """The likelihood-ratio test.
 
     With Λ the likelihood ratio, the error ∫ min(π p₊, (1-π) p₋) is the mean of
@@ -318,7 +336,6 @@ class _Thresholded:
         self._sharpness = sharpness
         self._reaches_far = reaches_far
         self._samples = _Samples(task)
-        self._last: float | None = None
 
     def least(self, strength: float, rare: bool | None = None, quick: bool = False) -> Oracle:
         """Return the least error; with `rare` None a first look decides which points to take."""
@@ -328,14 +345,27 @@ class _Thresholded:
             scores = self._scores(strength, sharpness, _SEARCH_SIZE, _FIT, far)
             if _best_threshold(scores, self._rate)[0] < _RARE:
                 far, sharpness = True, self._best_sharpness(strength, rare=True)
-        self._last = sharpness
-        return self._judged(strength, sharpness, far, quick)
+        if quick:
+            return self._fitted(strength, sharpness, far)
+        return self._judged(strength, sharpness, far)
 
-    def _judged(self, strength: float, sharpness: float, rare: bool, quick: bool) -> Oracle:
-        fit, size = (_SEARCH_SIZE, _SEARCH_SIZE) if quick else (_FIT_SIZE, _SIZE)
-        fitted = self._scores(strength, sharpness, fit, _FIT, rare)
+    def at_best(self, strength: float, rare: bool) -> "_Thresholded":
+        """Return the same rule with the sharpness fixed at the best one for this strength."""
+        fixed = copy(self)
+        fixed._sharpness = self._best_sharpness(strength, self._reaches_far and rare)
+        return fixed
+
+    def _fitted(self, strength: float, sharpness: float, rare: bool) -> Oracle:
+        """Return the error on few points of the best threshold there, to search with."""
+        scores = self._scores(strength, sharpness, _SEARCH_SIZE, _FIT, rare)
+        error, threshold = _best_threshold(scores, self._rate)
+        unknown = Solution(Status.CONVERGED, residual=0.0, steps=1)
+        return Oracle(error, sharpness, threshold, np.inf, unknown)
+
+    def _judged(self, strength: float, sharpness: float, rare: bool) -> Oracle:
+        fitted = self._scores(strength, sharpness, _FIT_SIZE, _FIT, rare)
         _, threshold = _best_threshold(fitted, self._rate)
-        scores = self._scores(strength, sharpness, size, _JUDGE, rare)
+        scores = self._scores(strength, sharpness, _SIZE, _JUDGE, rare)
         missed = self._rate * scores.positive_weight * (scores.positive <= threshold)
         alarms = (1 - self._rate) * scores.negative_weight * (scores.negative > threshold)
         error = missed.mean() + alarms.mean()
@@ -366,9 +396,6 @@ class _Thresholded:
             return max(counted, _normal_error(scores))
 
         grid = _SHARPNESS_GRID
-        if self._last:
-            # Pooling and picking the largest token are two minima: a look afar keeps both in view.
-            grid = np.union1d(self._last * np.geomspace(0.4, 2.5, 5), grid[::3])
         best = int(np.argmin([error(float(value), _SCAN_SIZE) for value in grid]))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         found = optimize.minimize_scalar(
@@ -470,25 +497,56 @@ class _StrengthSearch:
         self._error = error
         self._ceiling = ceiling
         self._rare = error < _RARE
-        self._known: dict[float, float] = {0.0: np.log(ceiling)}
+        self._steps = 0
+        # A rule with a fixed sharpness, and what is known of it.
+        self._fixed = judge
+        self._known: dict[float, float] = {}
 
     def solve(self) -> RequiredStrength:
-        low, high = 0.0, 1.0
+        """Solve at a fixed sharpness, choose the best one there, and so on while that helps."""
+        rough = _FIRST_STRENGTH
+        for _ in range(_ROUNDS):
+            self._fix(rough)
+            following = self._root(rough)
+            if following > _LARGEST_STRENGTH:
+                detail = f"no strength up to {_LARGEST_STRENGTH:g} is enough"
+                solution = Solution(Status.BEYOND_REACH, 0.0, self._steps, detail)
+                return RequiredStrength(np.inf, np.inf, None, solution)
+            if abs(following - rough) < _SETTLED * rough or self._fixed is self._judge:
+                rough = following
+                break
+            rough = following
+        return self._polished(rough)
+
+    def _fix(self, strength: float) -> None:
+        """Take the sharpness that is best at this strength, if there is one to choose."""
+        self._fixed = self._judge.at_best(strength, self._rare)
+        self._known = {0.0: float(np.log(self._ceiling))}
+
+    def _root(self, near: float) -> float:
+        """Return the strength that is wanted at the fixed sharpness, or one beyond all."""
+        near = max(near, _LEAST_STRENGTH)
+        low, high = 0.0, near
         while self._excess(high) > 0:
             low, high = high, 1.5 * high
             if high > _LARGEST_STRENGTH:
-                detail = f"no strength up to {_LARGEST_STRENGTH:g} is enough"
-                solution = Solution(Status.BEYOND_REACH, 0.0, len(self._known), detail)
-                return RequiredStrength(np.inf, np.inf, None, solution)
-        rough = optimize.brentq(self._excess, low, high, xtol=1e-12, rtol=1e-6)
-        return self._polished(float(rough))
+                return high
+            if self._fixed is not self._judge and high > _FAR * near:
+                # Another sharpness may be far better here, and nothing is known of it below.
+                low, near = 0.0, high
+                self._fix(high)
+        if low == 0.0 and self._excess(0.5 * high) > 0:
+            low = 0.5 * high
+        found = optimize.brentq(self._excess, low, high, xtol=1e-12, rtol=1e-6)
+        # A threshold fitted to few points may seem to do better than chance without a signal.
+        return max(float(found), _LEAST_STRENGTH)
 
     def _excess(self, strength: float) -> float:
-        """Return log(error/wanted error) on few points."""
-        # The answer depends a little on what was asked before: a bracket must not change its mind.
+        """Return log(error/wanted error) on few points, at the fixed sharpness."""
         if strength not in self._known:
-            found = self._judge.least(strength, self._rare, True).error
+            found = self._fixed.least(strength, self._rare, True).error
             self._known[strength] = float(np.log(max(found, 1e-300)))
+            self._steps += 1
         return self._known[strength] - float(np.log(self._error))
 
     def _polished(self, rough: float) -> RequiredStrength:
@@ -511,12 +569,12 @@ class _StrengthSearch:
             detail = "the wanted error cannot be told from that without a signal"
             return self._beyond(strength, max(bar, strength), found, detail)
         solution = replace(
-            found.solution, residual=float(abs(strength / rough - 1)), steps=len(self._known)
+            found.solution, residual=float(abs(strength / rough - 1)), steps=self._steps
         )
         return RequiredStrength(float(strength), float(bar), found.sharpness, solution)
 
     def _beyond(self, strength: float, bar: float, found: Oracle, detail: str) -> RequiredStrength:
-        solution = Solution(Status.BEYOND_REACH, 0.0, len(self._known), detail)
+        solution = Solution(Status.BEYOND_REACH, 0.0, self._steps, detail)
         return RequiredStrength(float(strength), float(bar), found.sharpness, solution)
 
     def _slope(self, strength: float, step: float) -> float:
