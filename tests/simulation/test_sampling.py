@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparsetoken import ParameterError, Task, sample
 from sparsetoken.arrays import Array
-from sparsetoken.simulation.sampling import sample_labels, sample_positions
+from sparsetoken.simulation.sampling import rows_by_count, sample_labels, sample_positions
 
 # Seeds are fixed. Statistical tests accept |z| <= 4.5, which 10⁴ comparisons of right code pass
 # with a probability of 0.93, and each test makes far fewer.
@@ -174,3 +174,13 @@ def test_bad_arguments_are_refused(changes: dict[str, object], message: str) -> 
     arguments = {"count": 5, "dimension": 3, "rng": np.random.default_rng(0)} | changes
     with pytest.raises(ParameterError, match=message):
         sample(task(), **arguments)
+
+
+@pytest.mark.parametrize("numbers", [[2, 2], [1, 2, 1], [0, 3, 1, 3]])
+def test_rows_by_count_have_each_sequence_once(numbers):
+    informative = np.array(numbers)
+    found = {
+        number: np.arange(len(numbers))[rows].tolist()
+        for number, rows in rows_by_count(informative)
+    }
+    assert found == {n: [k for k, other in enumerate(numbers) if other == n] for n in numbers}
