@@ -236,3 +236,11 @@ def test_a_hinge_that_bends_enough_has_one_bias() -> None:
     )
     assert found.solution.status is Status.CONVERGED
     assert found.uncertainty.test_error < 1e-8
+
+
+def test_interpolation_leaves_nothing_on_the_training_data() -> None:
+    found = predict(
+        Task(5, 1, 3.0), Training(2.0, 0.5, loss="square", ridge=0.0), classifier="pooled"
+    )
+    assert (found.train_loss, found.train_error) == (0.0, 0.0)
+    assert 0 < found.test_error < 0.5
