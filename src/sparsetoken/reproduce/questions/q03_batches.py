@@ -170,7 +170,7 @@ CLAIM = Claim(
             "simulated_batches": [8],
             "tolerance": 8e-3,
             "dimension": 400,
-            "trials": 10,
+            "trials": 40,
             "noticed": 1.0,
         },
     },
