@@ -100,7 +100,7 @@ CLAIM = Claim(
             "theory_ratios": np.geomspace(10, 1e5, 21).tolist(),
             "simulated_ratios": [30.0, 100.0, 300.0],
             "dimension": 400,
-            "trials": 60,
+            "trials": 150,
             "noticed": 0.03,
         },
         "tiny": {

@@ -275,7 +275,7 @@ CLAIM = Claim(
             "simulated_ratios": [0.5, 2.0, 4.0, 8.0],
             "vectorised_ratios": [0.5, 1.0, 2.0],
             "dimension": 200,
-            "trials": 12,
+            "trials": 48,
             "noticed": 0.05,
             "other_noticed": 0.15,
             "other_theory_ratios": [0.5, 1.0, 2.0, 4.0, 8.0],

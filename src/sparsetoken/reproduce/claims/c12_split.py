@@ -130,7 +130,7 @@ CLAIM = Claim(
             "theory_shares": expit(np.linspace(-4, 4, 17)).tolist(),
             "simulated_shares": [0.1, 0.3, 0.5, 0.7, 0.9],
             "dimension": 200,
-            "trials": 40,
+            "trials": 120,
             "noticed": 0.03,
         },
         "tiny": {
