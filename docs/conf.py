@@ -17,7 +17,11 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build"]
-suppress_warnings = ["config.cache"]
+suppress_warnings = [
+    "config.cache",
+    "ref.python",  # auc, query and their like are fields of several results
+    "sphinx_gallery.space_in_filename",  # a clone may stand in any folder
+]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

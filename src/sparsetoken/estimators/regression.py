@@ -43,7 +43,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     classifier_ : AttentionClassifier
         The fit to t, with all that it tells: `family_`, `candidates_`, `transform`, ...
     middle_, unit_ : float
-        The target is middle_ + unit_ × t.
+        The target is `middle_` + `unit_` × t.
 
     Examples
     --------
