@@ -1,7 +1,7 @@
 """Write the exact versions and hashes of all that is installed: `make lock`, or `--upgrade`.
 
 One resolution for all extras and all Pythons from the oldest on, so that a package has one version
-everywhere; then one file for each extra in requirements/, with the hashes of every file of a
+in all of them; then one file for each extra in requirements/, with the hashes of every file of a
 release. A file names only what the one that it builds on lacks. Versions stay as they are unless
 pyproject.toml asks for others or `--upgrade` is given. Torch stays outside: its builds differ by
 machine, and only benchmarks use it.
@@ -41,12 +41,15 @@ def resolve(output: Path, asked: str, *options: str) -> None:
 
 
 def entries(text: str) -> dict[str, str]:
-    """Return the entries of a file of requirements by package: version, marker and hashes."""
+    """Return the entries of a file of requirements by package: version, marker and hashes.
+
+    A package of which no version suits all Pythons has an entry for each range of them.
+    """
     found: dict[str, str] = {}
     for entry in re.findall(r"^\w.*(?:\n .*)*\n", text, flags=re.MULTILINE):
         name = entry.partition("==")[0]
-        if found.setdefault(name, entry).split()[0] != entry.split()[0]:
-            sys.exit(f"{name} has two versions: no single one suits all Pythons and platforms")
+        if entry not in found.get(name, ""):
+            found[name] = found.get(name, "") + entry
     return found
 
 
