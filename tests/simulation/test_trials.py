@@ -41,12 +41,25 @@ def test_a_trial_depends_on_its_number_and_seed_alone(classifier, sampler):
     assert run(3)["test_error"] != run(3, seed=1)["test_error"]
 
 
-def test_the_number_of_workers_changes_nothing():
+def test_the_number_of_workers_changes_nothing(monkeypatch):
+    monkeypatch.setattr(trials_module, "START_OF_PROCESSES", 0.0)
     one = simulate(TASK, TRAINING, dimension=30, trials=5, workers=1)
+    here: list[int] = []
+    run = trials_module.run_trial
+    monkeypatch.setattr(
+        trials_module, "run_trial", lambda *a, **k: here.append(k["trial"]) or run(*a, **k)
+    )
     two = simulate(TASK, TRAINING, dimension=30, trials=5, workers=2)
+    monkeypatch.setattr(trials_module, "run_trial", run)
+    assert here == [0], "the first trial shows that processes pay; they do the others"
     assert [values(t) for t in one.trials] == [values(t) for t in two.trials]
     fewer = simulate(TASK, TRAINING, dimension=30, trials=3)
     assert [values(t) for t in one.trials[:3]] == [values(t) for t in fewer.trials]
+
+
+def test_no_process_is_started_for_what_takes_less_time(monkeypatch):
+    monkeypatch.setattr("joblib.Parallel", None)
+    assert len(simulate(TASK, TRAINING, dimension=10, trials=3, workers=2).trials) == 3
 
 
 def test_trials_are_in_order_however_they_finish(monkeypatch):

@@ -161,6 +161,9 @@ def locked(extra: str) -> dict[str, str]:
         if line.startswith("-r "):
             found |= locked(line.removeprefix("-r ").removesuffix(".txt"))
         elif not line.startswith("#"):
+            requirement = Requirement(line.partition(" --hash")[0])
+            if requirement.marker and not requirement.marker.evaluate():
+                continue  # for another Python or platform
             name, version = line.split()[0].split("==")
             assert name not in found
             assert re.search(r" --hash=sha256:[0-9a-f]{64}\b", line), f"{name} has no hash"

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from sparsetoken.cli.data import answer_from_data, data_options
+from sparsetoken.cli.options import workers_option
 
 __all__ = ["forecast"]
 
@@ -42,7 +43,7 @@ _MODELS = {
     show_default=True,
     help="Make the same forecast from half of the data, and compare.",
 )
-@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@workers_option
 def forecast(model: str, workers: int, **options: Any) -> None:
     """Forecast a classifier's error with 2, 4 and 8 times the data.
 

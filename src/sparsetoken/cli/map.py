@@ -12,6 +12,7 @@ from sparsetoken.cli.options import (
     read_training,
     task_options,
     training_options,
+    workers_option,
 )
 from sparsetoken.cli.output import (
     check_picture,
@@ -54,7 +55,7 @@ _WHOLE = ("length", "informative")
 @click.option("--log-x", is_flag=True, help="Space the values across by factors.")
 @click.option("--log-y/--linear-y", default=True, show_default=True, help="The same upwards.")
 @click.option("--capacity", "with_capacity", is_flag=True, help="Find the capacity, too.")
-@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@workers_option
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),

@@ -1,5 +1,6 @@
 """Options that commands share, made from the fields of `Task`, `Training` and `Query`."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 
 from sparsetoken import validation
 from sparsetoken.cli.output import force_option
+from sparsetoken.limits import MOST_WORKERS
 from sparsetoken.task import Query, Step, Task, Training
 from sparsetoken.validation import ParameterError
 
@@ -30,6 +32,7 @@ __all__ = [
     "task_options",
     "training_options",
     "usage_options",
+    "workers_option",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -145,6 +148,13 @@ def usage_options(function: Function) -> Function:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=MOST_WORKERS),
+    default=lambda: os.cpu_count() or 1,
+    show_default="all cores",
+    help="Processes to share the work.",
+)
 
 
 def curve_options(example: str) -> Callable[[Function], Function]:

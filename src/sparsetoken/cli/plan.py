@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparsetoken.cli.options import json_option, read_task, task_options
+from sparsetoken.cli.options import json_option, read_task, task_options, workers_option
 from sparsetoken.cli.output import (
     check_picture,
     check_writable,
@@ -41,7 +41,7 @@ __all__ = ["plan"]
     show_default=True,
     help="Simulated studies for each number of samples; 0 for none.",
 )
-@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@workers_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the studies.")
 @json_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")

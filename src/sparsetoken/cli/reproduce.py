@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparsetoken.cli.options import import_option, json_option
+from sparsetoken.cli.options import import_option, json_option, workers_option
 from sparsetoken.cli.output import Refusal, check_writable, force_option
-from sparsetoken.limits import MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,13 +41,7 @@ COLOURS = {
     help="Folder for report, figures, numbers and verdicts; by default one for each choice of "
     "claims, in reproduction.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1, max=MOST_WORKERS),
-    default=2,
-    show_default=True,
-    help="Processes to share the work.",
-)
+@workers_option
 @click.option(
     "--seed",
     type=click.IntRange(min=0),

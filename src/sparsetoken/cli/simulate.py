@@ -17,6 +17,7 @@ from sparsetoken.cli.options import (
     task_options,
     training_options,
     usage_options,
+    workers_option,
 )
 from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written
 from sparsetoken.records import measured, with_error
@@ -47,7 +48,7 @@ Measured = tuple[Any, float | None]
 )
 @click.option("--dimension", type=int, default=500, show_default=True, help="Dimension d.")
 @click.option("--trials", type=int, default=20, show_default=True, help="Number of trials.")
-@click.option("--workers", type=int, default=1, show_default=True, help="Processes.")
+@workers_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the trials.")
 @click.option(
     "--sampler",

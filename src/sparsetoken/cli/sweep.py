@@ -4,7 +4,6 @@ Exit codes: 0 all is done, 1 some trials failed, 2 the sweep could not start or 
 """
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparsetoken.cli.options import import_option, json_option
+from sparsetoken.cli.options import import_option, json_option, workers_option
 from sparsetoken.cli.output import (
     Refusal,
     check_folder,
@@ -23,7 +22,7 @@ from sparsetoken.cli.output import (
     console,
     force_option,
 )
-from sparsetoken.limits import MOST_RETRIES, MOST_WORKERS
+from sparsetoken.limits import MOST_RETRIES
 
 if TYPE_CHECKING:
     from sparsetoken.sweeps import Counts, Progress, Store, Study
@@ -71,13 +70,6 @@ _store = click.option(
     callback=_named,
     help="The store; STUDY with the ending .sqlite if not given.",
 )
-_workers = click.option(
-    "--workers",
-    type=click.IntRange(min=1, max=MOST_WORKERS),
-    default=lambda: os.cpu_count() or 1,
-    show_default="all cores",
-    help="Local processes.",
-)
 
 
 def _store_path(study: Path, store: Path | None) -> Path:
@@ -118,7 +110,7 @@ def init(study: Path) -> None:
 @sweep.command()
 @_study
 @_store
-@_workers
+@workers_option
 @click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster to use instead.")
 @click.option(
     "--retries",
@@ -258,7 +250,7 @@ def status(study: Path, store: Path | None, as_json: bool) -> None:
 @_study
 @_store
 @click.option("--repair", is_flag=True, help="Keep what is whole and compute the rest again.")
-@_workers
+@workers_option
 @json_option
 @import_option
 def check(study: Path, store: Path | None, repair: bool, workers: int, as_json: bool) -> None:

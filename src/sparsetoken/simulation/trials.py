@@ -28,6 +28,9 @@ __all__ = ["Simulation", "Trial", "iterate_trials", "run_trial", "simulate"]
 # Where positives are rarer, the error says little, and the AUC is measured as well.
 FEW_POSITIVES = 0.2
 
+# Seconds that worker processes need to start and to import what a trial needs.
+START_OF_PROCESSES = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class Trial(Record):
@@ -337,14 +340,16 @@ def iterate_trials(
     trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     validation.instance("training", training, Training)
-    if workers == 1:
-        for number in range(trials):
-            yield run_trial(task, training, dimension=dimension, trial=number, **options)
-        return
+    begin, done = time.perf_counter(), 0
+    while workers == 1 or not _processes_pay(time.perf_counter() - begin, done, trials):
+        yield run_trial(task, training, dimension=dimension, trial=done, **options)
+        done += 1
+        if done == trials:
+            return
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", inner_max_num_threads=1):
-        pool = Parallel(n_jobs=min(workers, trials), return_as="generator_unordered")
+        pool = Parallel(n_jobs=min(workers, trials - done), return_as="generator_unordered")
         yield from pool(
             delayed(_run_in_worker)(
                 get_loss(training.loss),
@@ -354,8 +359,13 @@ def iterate_trials(
                 trial=number,
                 **options,
             )
-            for number in range(trials)
+            for number in range(done, trials)
         )
+
+
+def _processes_pay(seconds: float, done: int, trials: int) -> bool:
+    """Return whether what is left takes longer than it takes to start processes."""
+    return done > 0 and seconds / done * (trials - done) > START_OF_PROCESSES
 
 
 def _run_in_worker(loss: Loss, *args: Any, **options: Any) -> Trial:
@@ -387,7 +397,8 @@ def simulate(
     ----------
     trials : int >= 1
     workers : int >= 1
-        Processes to share the trials. The results do not depend on it.
+        Processes to share the trials, where that takes less time than to start them. The results
+        do not depend on it.
     progress : callable, optional
         Called as progress(finished, trials) after every trial.
     task, training, dimension, classifier, query, sampler, at, at_sharpness, recalibrate, seed, options
