@@ -1,29 +1,36 @@
-"""Change the source in small ways and see which tests notice: `python tools/mutate.py --notes FILE`.
+"""Change the source in small ways and see which tests notice: `python tools/mutate.py --notes FOLDER`.
 
 A mutant is one change of one expression in one module: an operator swapped, a comparison turned, a
 number moved, a condition negated, a statement dropped. Mutants are drawn at random with a seed, every
 one with the same chance. First the tests run once, unchanged, and it is noted which lines each
 executes and how long it takes. A mutant then runs, in a copy of the source, the tests that execute
-its line, the quickest first, until one fails or a budget of time is used up. The table says which
-mutants survived; a survivor is a change that no test notices, or one that means the same.
+its statement, the quickest first and those that start processes last, until one fails or a budget of
+time is used up. The table says which mutants survived; a survivor is a change that no test notices,
+or, where somebody has written `equivalent` for its state and why, one that means the same.
 
-Limits are CPU seconds, so that a busy machine kills no mutant.
+A run that was stopped goes on: the notes have a part for each file of tests, which is made again if
+the file or the source has changed, and the table a row for each mutant. `--again` tries the
+survivors again, after new tests or with a larger budget. Limits are CPU seconds, so that a busy
+machine kills no mutant.
 """
 
 import argparse
 import ast
+import contextlib
 import copy
 import csv
+import hashlib
 import importlib
 import json
 import os
 import random
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,6 +68,7 @@ class Mutant(NamedTuple):
     column: int
     change: str
     node: int
+    lines: range  # of the statement around it; none if that is read at import
 
     @property
     def name(self) -> tuple[str, ...]:
@@ -141,28 +149,47 @@ class _Replace(ast.NodeTransformer):
 
 def mutants(module: Path) -> list[Mutant]:
     """Return all mutants of a module."""
+    tree = ast.parse(module.read_text())
+    above = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     return [
-        Mutant(module, node.lineno, node.col_offset, change, number)
-        for number, node in enumerate(ast.walk(ast.parse(module.read_text())))
+        Mutant(module, node.lineno, node.col_offset, change, number, _lines(node, above))
+        for number, node in enumerate(ast.walk(tree))
         for change, _ in changes(node)
     ]
 
 
+def _lines(node: ast.AST, above: dict[ast.AST, ast.AST]) -> range:
+    """Return the lines that are executed with a node: its statement's, in a function's body."""
+    while not isinstance(node, ast.stmt):
+        node = above[node]
+    if isinstance(node, ast.FunctionDef):  # a default value: with any line of the body
+        return range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+    body = getattr(node, "body", None)
+    end = body[0].lineno - 1 if body else node.end_lineno
+    lines = range(node.lineno, max(node.lineno, end or node.lineno) + 1)
+    while node in above:
+        node = above[node]
+        if isinstance(node, ast.FunctionDef):
+            return lines
+    return range(0)
+
+
 class Observer:
-    """A plugin of pytest that notes each test's CPU seconds and whether it passed."""
+    """A plugin of pytest that notes each test's CPU seconds, also of its processes."""
 
     def __init__(self, measured: coverage.Coverage) -> None:
         self.measured = measured
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, tuple[float, float]] = {}
         self.failed: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Note the lines of one test under its name, with the time of its processes."""
+        """Note the lines of one test under its name."""
         self.measured.switch_context(item.nodeid)
-        begin = sum(os.times()[:4])
+        begin = os.times()
         yield
-        self.seconds[item.nodeid] = sum(os.times()[:4]) - begin
+        used = [now - then for now, then in zip(os.times(), begin, strict=True)]
+        self.seconds[item.nodeid] = (used[0] + used[1], used[2] + used[3])
         self.measured.switch_context("")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -208,6 +235,8 @@ def in_a_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
     with os.fdopen(reading) as file:
         answer = file.read()
     os.waitpid(child, 0)
+    with contextlib.suppress(ProcessLookupError):  # what a broken test has left running
+        os.killpg(child, signal.SIGKILL)
     return json.loads(answer) if answer else None
 
 
@@ -219,15 +248,21 @@ def run_pytest(tests: list[str], plugin: object, *options: str) -> None:
     pytest.main([*always, f"--rootdir={ROOT}", *options, *tests], plugins=[plugin])
 
 
-def observe(room: str) -> dict[str, Any]:
-    """Run a room's tests unchanged; return each test's seconds and the lines it executes."""
+def import_from(source: Path) -> None:
+    """Import the package from there, here and in processes that start later."""
+    sys.path.insert(0, str(source))
+    os.environ["PYTHONPATH"] = str(source)
+
+
+def observe(file: Path) -> dict[str, Any]:
+    """Run a file's tests unchanged; return each test's seconds and the lines it executes."""
 
     def work() -> dict[str, Any]:
-        sys.path.insert(0, str(SOURCE.parent))
+        import_from(SOURCE.parent)
         measured = coverage.Coverage(source=[str(SOURCE)], data_file=None, config_file=False)
         observer = Observer(measured)
         measured.start()
-        run_pytest([str(ROOT / "tests" / room)], observer)
+        run_pytest([str(file)], observer, "-m", "not slow")
         measured.stop()
         data, lines = measured.get_data(), {}
         for path in data.measured_files():
@@ -238,40 +273,60 @@ def observe(room: str) -> dict[str, Any]:
         return {"seconds": seconds, "failed": sorted(observer.failed), "lines": lines}
 
     found = in_a_process(work)
-    if not found or not found["seconds"]:
-        sys.exit(f"the tests of {room} do not run unchanged")
+    if not found:
+        sys.exit(f"{file} does not run unchanged")
     for name in found["failed"]:
         print(f"{name} fails unchanged, and is left out", flush=True)
     return dict(found)
 
 
+def digest(*files: Path) -> str:
+    """Return a name for what is in files."""
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+
+
 class Notes:
     """Which tests execute a line, the quickest first."""
 
-    def __init__(self, path: Path) -> None:
-        if not path.exists():
-            path.write_text(json.dumps([observe(room) for room in TESTED]))
-        self.seconds: dict[str, float] = {}
-        self._lines: dict[tuple[str, str], set[str]] = defaultdict(set)
+    def __init__(self, folder: Path) -> None:
+        self.seconds: dict[str, tuple[float, float]] = {}
+        self._lines: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._modules: dict[str, set[str]] = defaultdict(set)
-        for found in json.loads(path.read_text()):
-            self.seconds |= found["seconds"]
-            for module, lines in found["lines"].items():
-                for line, names in lines.items():
-                    self._lines[module, line].update(names)
-                    self._modules[module].update(names)
+        source = sorted(SOURCE.rglob("*.py"))
+        for room in TESTED:
+            for file in sorted((ROOT / "tests" / room).glob("test_*.py")):
+                self._add(folder / f"{room}-{file.stem}.json", file, digest(file, *source))
+
+    def _add(self, note: Path, file: Path, version: str) -> None:
+        """Add what one file's tests execute, from its note if that is of this version."""
+        found = json.loads(note.read_text()) if note.exists() else {}
+        if found.get("version") != version:
+            found = {"version": version, **observe(file)}
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(json.dumps(found))
+        self.seconds |= found["seconds"]
+        for module, lines in found["lines"].items():
+            for line, names in lines.items():
+                self._lines[module, int(line)].update(names)
+                self._modules[module].update(names)
 
     def tests_of(self, mutant: Mutant, budget: float) -> list[str]:
-        """Return the tests of a mutant's line, or of its module if that is read at import."""
-        module, line, *_ = mutant.name
-        names = self._lines[module, line] & set(self.seconds) or self._modules[module]
+        """Return the tests of a mutant's statement, or of its module if that is read at import."""
+        module = mutant.name[0]
+        names = set().union(*(self._lines[module, line] for line in mutant.lines))
+        if not mutant.lines:
+            names = self._modules[module]
         chosen, total = [], 0.0
-        for name in sorted(names & set(self.seconds), key=self.seconds.__getitem__):
-            total += self.seconds[name]
+        for name in sorted(names & set(self.seconds), key=self._cost):
+            total += sum(self.seconds[name])
             if chosen and total > budget:
                 break
             chosen.append(name)
         return chosen
+
+    def _cost(self, name: str) -> tuple[bool, float]:
+        own, of_processes = self.seconds[name]
+        return of_processes > 0, own + of_processes
 
 
 def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
@@ -282,10 +337,9 @@ def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
         (copied / mutant.module.relative_to(SOURCE)).write_text(mutant.text())
 
         def work() -> str:
-            sys.path.insert(0, str(copied.parent))
-            os.environ["PYTHONPATH"] = str(copied.parent)
+            import_from(copied.parent)
             first = FirstFailure()
-            run_pytest(tests, first, "-x", "--timeout=120")  # one that waits for ever
+            run_pytest(tests, first, "-x", "--timeout=300")  # one that waits for ever
             return first.name
 
         found = in_a_process(work, seconds)
@@ -295,14 +349,14 @@ def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
 def main() -> None:
     """Draw mutants, try them, and write what became of each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=150)
+    parser.add_argument("--count", type=int, default=160)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="*", default=ROOMS)
-    parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds of tests")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--budget", type=float, default=30.0, help="CPU seconds of tests")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="try the survivors again")
     parser.add_argument("--table", type=Path, default=ROOT / "benchmarks" / "mutants.csv")
-    parser.add_argument("--notes", type=Path, required=True, help="file for what each test runs")
+    parser.add_argument("--notes", type=Path, required=True, help="folder for what each test runs")
     options = parser.parse_args()
     os.chdir(ROOT)
     share_imports()
@@ -310,6 +364,7 @@ def main() -> None:
     modules = [path for room in options.rooms for path in sorted((SOURCE / room).rglob("*.py"))]
     everything = [mutant for module in modules for mutant in mutants(module)]
     drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
+    print(f"{len(drawn)} of {len(everything)} mutants, {len(notes.seconds)} tests", flush=True)
     table = read(options.table)
     begin = time.perf_counter()
 
@@ -320,16 +375,18 @@ def main() -> None:
         tests = notes.tests_of(mutant, options.budget)
         by = killer(mutant, tests, 3 * options.budget + 30) if tests else ""
         row = dict(zip(COLUMNS, mutant.name, strict=False), reason=row.get("reason", ""))
-        table[mutant.name] = {**row, "state": "killed" if by else "survived", "by": by}
+        state = "killed" if by else table.get(mutant.name, {}).get("state", "survived")
+        table[mutant.name] = {**row, "state": state, "by": by}
         write(options.table, table)
         took = time.perf_counter() - begin
-        state = f"{'killed' if by else 'SURVIVED':8} {':'.join(mutant.name)}"
-        print(f"[{len(table)}/{len(drawn)}, {took:.0f} s] {state} ({len(tests)} tests)", flush=True)
+        where = f"[{len(table)}/{len(drawn)}, {took:.0f} s]"
+        print(f"{where} {state:8} {':'.join(mutant.name)} ({len(tests)} tests)", flush=True)
 
     with ThreadPoolExecutor(options.workers) as pool:
         list(pool.map(attempt, drawn))
-    killed = sum(row["state"] == "killed" for row in table.values())
-    print(f"{killed} of {len(table)} mutants killed ({killed / len(table):.0%})")
+    count = Counter(row["state"] for row in table.values())
+    killed, same = count["killed"], count["equivalent"]
+    print(f"{killed} of {len(table)} mutants killed ({killed / len(table):.0%}), {same} equivalent")
 
 
 def share_imports() -> None:

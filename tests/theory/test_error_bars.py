@@ -1,31 +1,57 @@
-"""Each part of an error bar is there: leave one out, and a test fails."""
+"""Each part of an error bar is there for an error that it covers: leave one out, and a test fails."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
-from sparsetoken import Query, Task, Training, predict
-from sparsetoken.theory import limit as limit_module
-from sparsetoken.theory import prediction as prediction_module
+from sparsetoken import Loss, Query, Task, Training, get_loss, predict, register_loss
+from sparsetoken.theory import limit, prediction, replicates
+from sparsetoken.theory.laws import pooled_law
+from sparsetoken.theory.limit import LimitReadout, limit_readout
+from sparsetoken.theory.potential import FirstOrder, Potential
+from sparsetoken.theory.prediction import Prediction
 from sparsetoken.theory.replicates import replicate_error
 
-TASK, QUERY = Task(10, 1, 4.0), Query(0.8, 1.0)
+TASK, QUERY = Task(10, 1, 4.0, 0.4), Query(0.8, 1.0)
+
+
+def deviations(found: Prediction, truth: Prediction) -> Iterator[tuple[float, float]]:
+    """Yield how far two quantities are from the truth, each with the bar that is stated."""
+    for field in ("test_error", "train_loss"):
+        deviation = abs(getattr(found, field) - getattr(truth, field))
+        yield deviation, getattr(found.uncertainty, field)
+
+
+# The spread of replicates of the law.
 
 
 def test_the_spread_of_replicates_is_a_98_percent_bar() -> None:
-    replicates = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
-    expected = 3.0 * np.std(replicates, ddof=1) / np.sqrt(8)
-    assert replicate_error(replicates) == pytest.approx(expected, rel=1e-9)
+    each = np.arange(1.0, 9.0)
+    expected = 3.0 * np.std(each, ddof=1) / np.sqrt(8)
+    assert replicate_error(each) == pytest.approx(expected, rel=1e-9)
 
 
 def test_points_that_were_not_drawn_count_where_few_carry_the_mean() -> None:
-    few = np.array([8e-6, 0, 0, 0, 0, 0, 0, 0])
-    unseen = replicate_error(few, largest=1e-6) - replicate_error(few)
-    assert unseen == pytest.approx(10 * 1e-6 * np.std(few, ddof=1) / 1e-6, rel=1e-6)
-    even = np.full(8, 0.1)
-    assert replicate_error(even, largest=1e-6) < 1e-12
+    """Eight replicates of which one saw a rare event: others like it were missed."""
+    few = np.array([0.0] * 7 + [8e-3])
+    unseen = replicate_error(few, largest=2e-4) - replicate_error(few)
+    assert unseen == pytest.approx(10 * 2e-4 * np.std(few, ddof=1) / 1e-3)
+    even = 1e-3 + 1e-9 * np.arange(8)
+    assert replicate_error(even, largest=2e-4) - replicate_error(even) < 1e-8
+
+
+def test_the_bar_of_the_test_error_has_the_unseen_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
+    query = Query(0.95, 1.0)
+    # Rare errors have a law of their own; without it a few points carry them.
+    monkeypatch.setattr(prediction, "RARE", 0.0)
+    full = predict(*setting, query=query, tolerance=1.0).uncertainty.test_error
+    monkeypatch.setattr(replicates, "_UNSEEN", 0.0)
+    assert predict(*setting, query=query, tolerance=1.0).uncertainty.test_error < full
 
 
 def test_an_exact_law_has_rounding_left_relative_to_its_value() -> None:
@@ -33,33 +59,119 @@ def test_an_exact_law_has_rounding_left_relative_to_its_value() -> None:
     assert 0 < replicate_error(np.array([1e-9])) < 1e-15
 
 
-def test_the_error_of_quadrature_is_part_of_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = Training(1.0, 2.0, ridge=1e-3)
-    good = predict(TASK, training, query=QUERY, tolerance=1e-3)
-    monkeypatch.setattr(limit_module, "_precision", lambda _: (1e-5, 2))
-    monkeypatch.setattr(prediction_module, "FINEST", 1.0)
-    crude = predict(TASK, training, query=QUERY, tolerance=1e-3)
+# What quadrature misses.
+
+
+class SoftHinge(Loss):
+    """w log(1 + exp((1 - t)/w)): a hinge with a corner of width w that quadrature is not told of."""
+
+    name = "soft_hinge"
+    minimisers = (np.inf, np.inf)
+    width = 0.05
+
+    def value(self, margin):
+        return self.width * np.logaddexp(0.0, (1 - margin) / self.width)
+
+    def slope(self, margin):
+        return -expit((1 - margin) / self.width)
+
+    def curvature(self, margin):
+        share = expit((1 - margin) / self.width)
+        return share * (1 - share) / self.width
+
+
+class ToldHinge(SoftHinge):
+    """The same loss, with its corner cut into panels."""
+
+    name = "told_hinge"
+    breakpoints = tuple(1 + SoftHinge.width * np.arange(-24.0, 25.0, 3.0))
+
+
+def test_the_bar_covers_what_quadrature_misses() -> None:
+    """The law is exact: without the error of quadrature the bars would be some 1e-9."""
+    register_loss(SoftHinge())
+    register_loss(ToldHinge())
+    found, truth = (
+        predict(TASK, Training(2.0, 3.0, ridge=1e-2, loss=name), classifier="pooled")
+        for name in ("soft_hinge", "told_hinge")
+    )
+    for (deviation, bar), (_, bar_of_truth) in zip(
+        deviations(found, truth), deviations(truth, truth), strict=True
+    ):
+        assert deviation > 1e-8
+        assert bar_of_truth < 0.1 * deviation
+        assert deviation <= bar < 1e3 * deviation
+
+
+def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = (TASK, Training(1.0, 2.0, ridge=1e-3))
+    good = predict(*setting, query=QUERY, tolerance=1e-3)
+    monkeypatch.setattr(limit, "_precision", lambda _: (1e-5, 2))
+    monkeypatch.setattr(prediction, "FINEST", 1.0)
+    crude = predict(*setting, query=QUERY, tolerance=1e-3)
     # Two nodes a panel leave some percent of a moment, on the same points of the law.
     assert crude.uncertainty.test_error > 2 * good.uncertainty.test_error
-    deviation = abs(crude.test_error - good.test_error)
-    assert deviation < crude.uncertainty.test_error
+    assert abs(crude.test_error - good.test_error) < crude.uncertainty.test_error
 
 
-def test_a_solution_that_is_not_one_widens_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = Training(1.0, 2.0, ridge=1e-3)
-    good = predict(TASK, training, query=QUERY, tolerance=1e-3)
+# What a solver that stops early leaves.
 
-    carried_over = limit_module._carried_over
+
+def test_the_bar_covers_what_a_solver_that_stops_early_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Law and moments are exact: without the residual the bars would be at rounding level."""
+    training = Training(2.0, 3.0, ridge=1e-2, loss="squared_hinge")
+    truth = predict(TASK, training, classifier="pooled", tolerance=1e-9)
+    monkeypatch.setattr(limit, "_SOLUTION", 0.3)
+    monkeypatch.setattr(limit, "_CORRECTIONS", 1)
+    early = predict(TASK, training, classifier="pooled", tolerance=1.0)
+    for deviation, bar in deviations(early, truth):
+        assert deviation > 1e-8
+        assert deviation <= bar
+
+
+def test_a_solution_that_is_not_one_widens_the_bar_of_a_drawn_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = (TASK, Training(1.0, 2.0, ridge=1e-3))
+    good = predict(*setting, query=QUERY, tolerance=1e-3)
+
+    carried_over = limit._carried_over
 
     def trusted(*arguments: Any, **options: Any) -> Any:
         return replace(carried_over(*arguments, **options), trusted=True)
 
     # No second correction, nor a new solution: the residual of the first is all that is known.
-    monkeypatch.setattr(limit_module, "_CORRECTIONS", 1)
-    monkeypatch.setattr(limit_module, "_carried_over", trusted)
-    monkeypatch.setattr(limit_module, "_ROUGH_SOLUTION", 0.5)
-    rough = predict(TASK, training, query=QUERY, tolerance=1.0)
+    monkeypatch.setattr(limit, "_CORRECTIONS", 1)
+    monkeypatch.setattr(limit, "_carried_over", trusted)
+    monkeypatch.setattr(limit, "_ROUGH_SOLUTION", 0.5)
+    rough = predict(*setting, query=QUERY, tolerance=1.0)
     assert rough.solution.residual > 10 * good.solution.residual
-    bar = rough.uncertainty.test_error
-    assert bar > good.uncertainty.test_error
-    assert abs(rough.test_error - good.test_error) < bar
+    assert rough.uncertainty.test_error > good.uncertainty.test_error
+    assert abs(rough.test_error - good.test_error) < rough.uncertainty.test_error
+
+
+def pooled_readout() -> LimitReadout:
+    law = pooled_law(TASK)
+    return limit_readout((law, law), get_loss("logistic"), 3.0, 1e-2)
+
+
+def test_the_errors_of_the_order_parameters_hold_the_residual() -> None:
+    readout = pooled_readout()
+    assert np.all(readout.weights_error >= readout.solution.residual * np.abs(readout.weights))
+
+
+def test_the_error_of_the_training_loss_holds_that_of_its_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, first_order = pooled_readout().train_loss_error, Potential.first_order
+
+    def less_sure(*arguments: Any) -> FirstOrder:
+        found = first_order(*arguments)
+        return replace(found, train_loss_error=found.train_loss_error + 1e-3)
+
+    monkeypatch.setattr(Potential, "first_order", less_sure)
+    assert pooled_readout().train_loss_error == pytest.approx(before + 1e-3, rel=1e-9)
