@@ -4,8 +4,8 @@ A mutant is one change of one expression in one module: an operator swapped, a c
 number moved, a condition negated, a statement dropped. Mutants are drawn at random with a seed, every
 one with the same chance. First the tests run once, unchanged, and it is noted which lines each
 executes and how long it takes. A mutant then runs, in a copy of the source, the tests that execute
-its statement, the quickest first and those that start processes last, until one fails or a budget of
-time is used up. The table says which mutants survived; a survivor is a change that no test notices,
+its statement, those of the file with the module's name first, those that start processes last, and
+among these the quickest first, until one fails or a budget of time is used up. The table says which mutants survived; a survivor is a change that no test notices,
 or, where somebody has written `equivalent` for its state and why, one that means the same.
 
 A run that was stopped goes on: the notes have a part for each file of tests, which is made again if
@@ -317,23 +317,24 @@ class Notes:
         if not mutant.lines:
             names = self._modules[module]
         chosen, total = [], 0.0
-        for name in sorted(names & set(self.seconds), key=self._cost):
+        for name in sorted(names & set(self.seconds), key=lambda name: self._rank(mutant, name)):
             total += sum(self.seconds[name])
             if chosen and total > budget:
                 break
             chosen.append(name)
         return chosen
 
-    def _cost(self, name: str) -> tuple[bool, float]:
+    def _rank(self, mutant: Mutant, name: str) -> tuple[bool, bool, float]:
         own, of_processes = self.seconds[name]
-        return of_processes > 0, own + of_processes
+        elsewhere = not name.partition("::")[0].endswith(f"test_{mutant.module.stem}.py")
+        return of_processes > 0, elsewhere, own + of_processes
 
 
 def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
     """Run tests against a copy of the source with the change; return what noticed it, or ""."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copied = Path(folder) / "src" / "sparsetoken"
-        shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SOURCE, copied)  # with what is compiled, which knows the time of a change
         (copied / mutant.module.relative_to(SOURCE)).write_text(mutant.text())
 
         def work() -> str:
