@@ -101,3 +101,4 @@ def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "SweepError: lost the workers: worker processes end as soon as they start" in done.stderr
     assert "if __name__ ==" in done.stderr
+    assert "bootstrapping" not in done.stderr, "the driver speaks, not its workers"

@@ -10,6 +10,7 @@ import os
 import pickle
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -41,6 +42,9 @@ class LocalExecutor(Executor):
 
     def __init__(self, workers: int) -> None:
         self.workers = validation.integer("workers", workers, low=1)
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            # A worker that runs a script without the guard again: the driver says so, once.
+            sys.exit(1)
         self._calls: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
