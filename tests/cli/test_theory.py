@@ -284,3 +284,18 @@ def test_what_did_not_converge_has_no_error_bar(monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 0
     assert "± inf" in result.output
     assert "not converged" in result.output
+
+
+def test_a_curve_tells_once_what_is_the_same_at_every_point_and_cuts_nothing_off() -> None:
+    options = ("predict", "--over", "alpha1", "--from", "1", "--to", "4", "--points", "2")
+    table = run(*options, "--tolerance", "0.01")
+    assert "At every point: alignment 0.97676" in table
+    assert table.count("0.97676") == 1
+    assert "…" not in run(*options, "--tolerance", "0.01", "--metric", "auc")
+
+
+@pytest.mark.parametrize("curve", [(), ("--over", "alpha1", "--points", "2")])
+def test_an_anti_aligned_query_is_told(curve: tuple[str, ...]) -> None:
+    options = ("predict", "--positive-rate", "0.05", "--tolerance", "0.01", *curve)
+    assert "points away from the signal" in CliRunner().invoke(main, options).stderr
+    assert "points away" not in CliRunner().invoke(main, ("align", *options[1:3])).stderr

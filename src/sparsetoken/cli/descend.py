@@ -38,7 +38,7 @@ _NOT_IN_TABLE = tuple(
     name + suffix for name in ("query_norm", "readout_norm", "bias") for suffix in ("", UNCERTAINTY)
 )
 _WORDS = """\b
-Words in the table:
+Words:
   alignment, readout cosine  cosines of the query and of the readout with the signal
   sharpness                  inverse temperature times the query's norm
   amplification              to what the chance of a batch has grown, in units of 1/√d; well above
@@ -96,7 +96,8 @@ def descend(
             row["simulation"] = trial.to_dict()
         print_json(settings, rows)
     else:
-        print_curve(_TITLE, found, hidden=_NOT_IN_TABLE)
+        print_curve(_TITLE, found, hidden=(*_NOT_IN_TABLE, "amplification"))
+        click.echo(f"Amplification: at most {max(found.column('amplification')):.2f}")
         if simulated:
             hidden = (*_NOT_IN_TABLE, "dimension", "trials")
             title = f"simulation, d = {dimension}, {trials} trials"

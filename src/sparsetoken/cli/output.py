@@ -119,17 +119,29 @@ def print_record(title: str, row: Row) -> None:
 
 
 def print_curve(title: str, curve: Curve[Any], hidden: Sequence[str] = ()) -> None:
-    """Print results along a curve as a table with a row for each value, and what to note."""
+    """Print results along a curve as a table with a row for each value, and what to note.
+
+    What is the same at every point is told once, below the table.
+    """
+    from rich import box
     from rich.table import Table
 
     rows = curve.to_rows()
     head, *body = table_cells(
         curve.over, [{name: row[name] for name in row if name not in hidden} for row in rows]
     )
-    table = Table(*head, title=title)
+    columns = list(zip(head, *body, strict=True))
+    varying = [len(set(cells)) > 1 or len(cells) == 1 for _, *cells in columns]
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name, varies in zip(head, varying, strict=True):
+        if varies:
+            table.add_column(name.replace(" ", "\n"))
     for line in body:
-        table.add_row(*line)
+        table.add_row(*(text for text, varies in zip(line, varying, strict=True) if varies))
     console().print(table)
+    same = [f"{column[0]} {column[1]}" for column, v in zip(columns, varying, strict=True) if not v]
+    if same:
+        console().print("At every point: " + ", ".join(same), highlight=False)
     _print_notes(rows)
 
 
@@ -138,6 +150,9 @@ def _print_notes(rows: Sequence[Row]) -> None:
     for message in sorted({row["message"] for row in rows if "message" in row}):
         if message != Status.CONVERGED.text:
             click.echo(f"note: {message}", err=True)
+    if any(row.get("anti_aligned") and not row.get("cause") for row in rows):
+        turned = "the query points away from the signal; `sparsetoken align` says why, and the cure"
+        click.echo(f"note: {turned}", err=True)
 
 
 def print_json(settings: Mapping[str, Any], result: Row | Sequence[Row]) -> None:
