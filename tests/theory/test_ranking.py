@@ -152,6 +152,16 @@ def test_curves_agree_with_the_numbers_they_integrate_to(prediction):
     mean = np.trapezoid(curve.column("precision"), curve.values)
     assert mean == pytest.approx(prediction.average_precision, abs=2e-3)
     assert all(np.diff(prediction.roc().column("recall")) > 0)
+    assert prediction.roc().values[0] == pytest.approx(0.001), "few false alarms matter most"
+
+
+def test_a_ranking_is_shown_by_its_numbers(prediction):
+    ranking = prediction.ranking
+    assert ranking.to_dict()["auc_uncertainty"] == ranking.uncertainty["auc"]
+    lines = repr(ranking).splitlines()
+    assert lines[0] == "Ranking"
+    assert f"{ranking.auc:.2f}" in lines[1]
+    assert len(lines) == 4
 
 
 def test_calibration_is_the_ratio_of_densities(prediction):

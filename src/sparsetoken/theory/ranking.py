@@ -8,7 +8,7 @@ over negatives, and everything else follows from these two functions of t.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -17,7 +17,7 @@ from scipy.special import expit, log_ndtr, ndtr, ndtri
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.quadrature import legendre, normal_density
-from sparsetoken.records import Curve, Record
+from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.theory.laws import ScoreLaw
 from sparsetoken.theory.replicates import replicate_error
 
@@ -154,8 +154,8 @@ class CalibrationPoint(Record):
     uncertainty: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranking(Record):
     """Ranking quantities of one law of scores, with numerical error bars.
 
     Attributes
@@ -199,6 +199,15 @@ class Ranking:
         """Numerical error bars of the three numbers, by name."""
         bars = {name: bar for name, (_, bar) in self._integrals.items()}
         return {**bars, "balanced_error": self._balanced_error_bar}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the three numbers by name, each with its error bar under name_uncertainty."""
+        flat: dict[str, Any] = {}
+        for name, bar in self.uncertainty.items():
+            flat |= {name: getattr(self, name), name + UNCERTAINTY: bar}
+        return flat
+
+    __repr__ = Record.__str__
 
     def at_recall(self, recall: float) -> OperatingPoint:
         """Return the operating point with the given recall."""
@@ -281,8 +290,8 @@ class Ranking:
         if given is not None:
             return _checked(name, given, 0.0, 1.0)
         # Evenly spaced in the normal quantile, where a curve of two normal laws is straight, down
-        # to where a tenth of the rarer class is left.
-        least = 0.1 * min(1.0, *self._class_weights) if side else 0.001
+        # to where a tenth of the rarer class is left, or fewer.
+        least = min(0.001, 0.1 * self._class_weights.min()) if side else 0.001
         return np.asarray(ndtr(np.linspace(ndtri(least), ndtri(0.999), _CURVE_POINTS)))
 
     def _operating_points(self, levels: Array, side: int) -> list[OperatingPoint]:
