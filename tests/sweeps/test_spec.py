@@ -247,6 +247,16 @@ def test_mistakes_are_named_by_their_key(text: str, problem: str) -> None:
     assert problem in problems(text)
 
 
+def test_a_title_that_no_figure_can_show_is_refused_before_anything_runs() -> None:
+    [found] = problems(r"title = '$\nonsense{$'" + "\n" + PLAIN)
+    assert found.startswith(r"title: '$\\nonsense{$' cannot be set: ")
+
+
+def test_a_title_may_hold_formulas_and_prices() -> None:
+    for title in (r"error against $\alpha_1$", "3 $ a sample", "no formula"):
+        assert parse_study(f"title = '{title}'\n" + PLAIN).title == title
+
+
 def test_theory_alone_and_simulation_alone_are_studies() -> None:
     assert "dimension" not in parse_study("trials = 0\n" + TASK + TRAINING).cells()[0]
     assert not parse_study("theory = false\n" + PLAIN).theory
@@ -300,8 +310,21 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
                 "training.alpha1 has 10000, training.ridge has 10000"
             ),
         ),
+        (f"title = '${'{' * 400}x{'}' * 400}$'\n" + PLAIN, "title: '${{{"),
+        ("title = '" + "$x$ " * 500_000 + "'\n" + PLAIN, "title: '$x$ "),
     ],
-    ids=["dotted", "digits", "brackets", "log", "linear", "count", "trials", "product"],
+    ids=[
+        "dotted",
+        "digits",
+        "brackets",
+        "log",
+        "linear",
+        "count",
+        "trials",
+        "product",
+        "nested formula",
+        "long formula",
+    ],
 )
 def test_what_would_take_all_memory_or_time_is_one_message(text: str, problem: str) -> None:
     begin = time.process_time()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sparsetoken.sweeps.errors import SweepError
 from sparsetoken.sweeps.store import Store
 from sparsetoken.uncertainty import mean_and_error
+from sparsetoken.validation import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +71,7 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
     title : str
     """
     from sparsetoken.plotting import new_figure, shared_legend
+    from sparsetoken.plotting.formulas import formula_problem
 
     if y not in (*store.columns("trials"), *store.columns("theory")):
         raise SweepError(f"there is no field {y!r} to draw; there are {_drawable_fields(store)}")
@@ -98,22 +100,11 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
         panel.set_visible(False)
     shared_legend(figure, columns=3 if columns > 1 else 2)
     if title:
-        _check_formulas(title)
+        problem = formula_problem(title)
+        if problem:
+            raise SweepError(f"the title {shown(title)} cannot be set: {problem}")
         figure.legends[0].set_title(title)
     return figure
-
-
-def _check_formulas(title: str) -> None:
-    """Refuse a title with a formula between dollar signs that cannot be set."""
-    from matplotlib.cbook import is_math_text
-    from matplotlib.mathtext import MathTextParser
-
-    try:
-        if is_math_text(title):
-            MathTextParser("path").parse(title)
-    except ValueError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise SweepError(f"the title {title!r} cannot be set: {reason}") from None
 
 
 def _is_drawable(value: Any) -> bool:

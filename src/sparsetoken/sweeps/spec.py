@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -184,6 +185,17 @@ def _dimension(value: Any) -> int:
     return validation.integer("dimensions", value, low=2)
 
 
+def _title(given: str) -> str:
+    """Refuse a title that no figure can show, before anything is computed for it."""
+    if "$" in given:  # the parser of formulas is slow to import
+        from sparsetoken.plotting.formulas import formula_problem
+
+        problem = formula_problem(given)
+        if problem:
+            raise ValueError(f"{validation.shown(given)} cannot be set: {problem}")
+    return given
+
+
 class PlotTable(_Strict):
     """What `sweep plot` draws unless told otherwise."""
 
@@ -212,7 +224,7 @@ class Study(_Strict):
     (4, (4, 8))
     """
 
-    title: str = ""
+    title: Annotated[str, AfterValidator(_title)] = ""
     task: _TaskTable
     training: _TrainingTable
     query: _QueryTable | None = None
