@@ -289,6 +289,27 @@ def test_a_target_below_the_limit_cannot_be_reached() -> None:
         found.plot()
 
 
+def test_an_area_beyond_the_limit_cannot_be_reached_at_any_size() -> None:
+    """As for an error: with the limit, and that of linear classifiers, Φ(Δ/√2)."""
+    task = Task(20, 1, 4.0)
+    found = plan(task, auc=0.98, dimension=256)
+    assert (found.samples, found.training) == (None, None)
+    assert found.predictions == 0
+    assert found.limit == pytest.approx(0.9749, abs=2e-4)
+    assert f"cannot reach auc 0.98 at any size: the limit is {found.limit:.4f}." in str(found)
+    pooled = next(one for one in found.alternatives if one.name == "pooled")
+    assert pooled.limit == pytest.approx(ndtr(4 / np.sqrt(40)))
+    assert f"cannot reach it (its limit is {pooled.limit:.4f})" in str(found)
+    assert found.to_dict()["limit"] == found.limit
+
+
+@pytest.mark.slow
+def test_an_area_hardly_below_the_limit_is_reached() -> None:
+    found = plan(Task(10, 1, 5.0), auc=0.997, dimension=64, trials=0, losses=("logistic",))
+    assert found.training is not None
+    assert 0.997 <= (found.auc or 0) < found.limit
+
+
 def test_an_area_under_the_curve_is_a_target_too() -> None:
     found = plan(TASK, auc=0.95, dimension=80, trials=5, losses=("logistic",))
     assert found.auc == pytest.approx(0.95, abs=0.01)

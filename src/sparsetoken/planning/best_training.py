@@ -26,12 +26,19 @@ __all__ = [
     "Found",
     "TrainingSearch",
     "enlarged",
+    "loss_of",
     "positive_rates_nearby",
     "total_samples",
 ]
 
 # What a plan may aim at: the field of a prediction, and whether less of it is better.
 METRICS = {"error": ("test_error", True), "auc": ("auc", False)}
+
+
+def loss_of(metric: str, value: float) -> float:
+    """Return what is to be made small: an error, or 1 - AUC; and from that the value again."""
+    return value if METRICS[metric][1] else 1 - value
+
 
 # Numerical error of a prediction that is shown; of one in a search, and as a share of what the goal
 # has above its limit.
@@ -191,7 +198,7 @@ class TrainingSearch:
     ) -> None:
         self.task = task
         self.classifier = classifier
-        self.field, self.smaller_is_better = METRICS[metric]
+        self.metric = metric
         self.most = most
         self._known: dict[Candidate, Found] = {}
         self._by_chance: dict[tuple[Candidate, float], float] = {}
@@ -227,8 +234,7 @@ class TrainingSearch:
             return path.predict(task, candidate.training(self.task))
 
     def _loss(self, prediction: Prediction) -> float:
-        value = float(getattr(prediction, self.field))
-        loss = value if self.smaller_is_better else 1 - value
+        loss = loss_of(self.metric, float(getattr(prediction, METRICS[self.metric][0])))
         return loss if np.isfinite(loss) and prediction.solution.converged else np.inf
 
     def axes(self, candidate: Candidate) -> list[_Axis]:

@@ -7,7 +7,7 @@ from typing import Any
 from sparsetoken import validation
 from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import get_loss
-from sparsetoken.planning.best_training import total_samples
+from sparsetoken.planning.best_training import loss_of, total_samples
 from sparsetoken.planning.plan_check import MOST_SIZES, Assurance, check_plan
 from sparsetoken.planning.plan_figure import draw_plan
 from sparsetoken.planning.plan_search import (
@@ -16,6 +16,7 @@ from sparsetoken.planning.plan_search import (
     Alternative,
     PlanSearch,
     Searched,
+    least_loss,
 )
 from sparsetoken.planning.sensitivity import (
     MOST_SENSITIVITY,
@@ -27,7 +28,6 @@ from sparsetoken.planning.study_text import study_text
 from sparsetoken.records import Record, with_error
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment
-from sparsetoken.theory.oracle import oracle
 from sparsetoken.validation import ParameterError
 
 __all__ = ["MOST_PREDICTIONS", "Alternative", "Plan", "plan"]
@@ -62,8 +62,8 @@ class Plan(Record):
         Predicted area under the ROC curve, where theory gives it.
     uncertainty : dict
         Numerical error bars.
-    limit : float or None
-        Error with ever more samples.
+    limit : float
+        Error, or AUC, with ever more samples.
     alternatives : tuple of Alternative
     widths : dict of str to (low, high)
         Ranges of sharpness, ridge and split that are nearly as good (within 5 %): wide is good.
@@ -85,7 +85,7 @@ class Plan(Record):
     error: float | None
     auc: float | None
     uncertainty: dict[str, float]
-    limit: float | None
+    limit: float
     alternatives: tuple[Alternative, ...]
     widths: dict[str, tuple[float, float]]
     sensitivity: tuple[Sensitivity, ...]
@@ -209,7 +209,7 @@ def plan(
         goal=goal,
         budget=None if samples is None else samples / dimension,
         losses=losses,
-        limit=oracle(task).error if metric == "error" else None,
+        limit=least_loss(task, metric),
     )
     searched, alternatives, predictions = search.all(workers, count.more)
     target = error if metric == "error" else auc
@@ -223,7 +223,7 @@ def plan(
         error=None,
         auc=None,
         uncertainty={},
-        limit=search.limit,
+        limit=loss_of(metric, search.limit),
         alternatives=alternatives,
         widths={},
         sensitivity=(),
@@ -365,9 +365,11 @@ def _lines(found: Plan) -> Iterator[str]:
     )
     aim = f"{found.metric} {found.target:g}" if found.target is not None else "the least error"
     if found.training is None or found.samples is None:
-        limit = "" if found.limit is None else f": the limit is {found.limit:.4f}"
-        proved = found.limit is not None and (found.target or 0.0) < found.limit
-        yield f"Attention cannot reach {aim} at any size{'' if proved else ' that was searched'}{limit}."
+        target = loss_of(found.metric, found.target or 0.0)
+        searched = "" if target < loss_of(found.metric, found.limit) else " that was searched"
+        yield (
+            f"Attention cannot reach {aim} at any size{searched}: the limit is {found.limit:.4f}."
+        )
     else:
         yield from _training_lines(found, found.training, aim)
     yield from map(_alternative_line, found.alternatives)

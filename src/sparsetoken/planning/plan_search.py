@@ -15,6 +15,7 @@ from sparsetoken.planning.best_training import (
     Candidate,
     Found,
     TrainingSearch,
+    loss_of,
 )
 from sparsetoken.planning.crossing import least_enough
 from sparsetoken.planning.parallel import finished
@@ -22,9 +23,10 @@ from sparsetoken.records import Record
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.floor import floor
 from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.theory.prediction import Prediction, predict
 
-__all__ = ["LINEAR", "MOST_SEARCHED", "Alternative", "PlanSearch", "Searched"]
+__all__ = ["LINEAR", "MOST_SEARCHED", "Alternative", "PlanSearch", "Searched", "least_loss"]
 
 # Rivals: classifiers without a query, and learners by the field of `Floor` that tells their error.
 LINEAR = ("pooled", "vectorised")
@@ -82,14 +84,21 @@ class Searched:
     exhausted: bool
 
 
+def least_loss(task: Task, metric: str, classifier: str = "attention") -> float:
+    """Return the loss of a classifier with ever more samples: it then knows the signal."""
+    if metric == "auc":
+        return best_ranking(task, classifier).misranked
+    return oracle(task, classifier=classifier).error
+
+
 @dataclass(frozen=True)
 class PlanSearch:
     """What is sought: a goal (a loss to reach), or a budget of samples per dimension.
 
     Attributes
     ----------
-    limit : float or None
-        Error of attention with ever more samples, where it is known.
+    limit : float
+        Loss of attention with ever more samples.
     """
 
     task: Task
@@ -98,7 +107,7 @@ class PlanSearch:
     goal: float | None
     budget: float | None
     losses: tuple[str, ...]
-    limit: float | None
+    limit: float
 
     def all(
         self, workers: int, more: Callable[[int], None]
@@ -128,8 +137,8 @@ class PlanSearch:
         exhausted = best.exhausted or other.exhausted
         return replace(best, exhausted=exhausted), tuple(alternatives), predictions
 
-    def _beyond(self, limit: float | None) -> bool:
-        return self.goal is not None and limit is not None and self.goal < limit
+    def _beyond(self, limit: float) -> bool:
+        return self.goal is not None and self.goal < limit
 
     def _order(self, found: Searched) -> float:
         if found.best is None:
@@ -157,11 +166,9 @@ class PlanSearch:
             return steady
         return search.enough(steady.candidate, self.goal) or best
 
-    def _of(
-        self, classifier: str, limit: float | None, *, most: int = MOST_PREDICTIONS
-    ) -> TrainingSearch:
+    def _of(self, classifier: str, limit: float, *, most: int = MOST_PREDICTIONS) -> TrainingSearch:
         return TrainingSearch(
-            self.task, classifier, self.metric, goal=self.goal, limit=limit or 0.0, most=most
+            self.task, classifier, self.metric, goal=self.goal, limit=limit, most=most
         )
 
     def _solve(self, search: TrainingSearch, start: Candidate) -> Found | None:
@@ -171,16 +178,18 @@ class PlanSearch:
         """Return what other classifiers need or reach."""
         if name == _ANY_LEARNER:
             return _Rivals(tuple(self._floors()), 0)
-        limit = oracle(self.task, classifier=name).error if self.metric == "error" else None
+        limit = least_loss(self.task, self.metric, name)
         search = self._of(name, limit, most=_MOST_RIVAL)
         start = search.start(self.budget or _FIRST_ALPHA)
         found = None if self._beyond(limit) else self._solve(search, start)
         return _Rivals((self._alternative(name, found, limit),), search.predictions)
 
     def _alternative(self, name: str, found: Found | None, limit: float | None) -> Alternative:
+        if limit is not None:
+            limit = loss_of(self.metric, limit)
         if found is None:
             return Alternative(name, None, None, limit)
-        value = found.loss if METRICS[self.metric][1] else 1 - found.loss
+        value = loss_of(self.metric, found.loss)
         return Alternative(name, _whole(found.candidate.alpha * self.dimension), value, limit)
 
     def _floors(self) -> Iterator[Alternative]:
@@ -209,8 +218,7 @@ class PlanSearch:
 
         For a goal, the least number of samples with which the fine prediction reaches it.
         """
-        smaller = METRICS[self.metric][1]
-        above = (self.goal or 1.0) - (self.limit or 0.0)
+        above = (self.goal or 1.0) - self.limit
         tolerance = min(_FINE, max(_FINE_SHARE * above, FINEST))
 
         @cache
@@ -219,8 +227,8 @@ class PlanSearch:
             return predict(self.task, training, tolerance=tolerance)
 
         def loss(samples: float) -> float:
-            value = float(getattr(outcome(_whole(samples)), METRICS[self.metric][0]))
-            return value if smaller else 1 - value
+            prediction = outcome(_whole(samples))
+            return loss_of(self.metric, float(getattr(prediction, METRICS[self.metric][0])))
 
         samples = found.alpha * self.dimension
         if self.goal is not None:

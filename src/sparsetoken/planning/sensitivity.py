@@ -10,6 +10,7 @@ from sparsetoken.planning.best_training import (
     METRICS,
     TOLERANCE,
     enlarged,
+    loss_of,
     positive_rates_nearby,
     total_samples,
 )
@@ -114,7 +115,7 @@ class _Outcomes:
     """Losses (errors, or 1 - AUC) of trainings, each prediction begun from the one before."""
 
     def __init__(self, metric: str) -> None:
-        self._field, self.smaller_is_better = METRICS[metric]
+        self._metric = metric
         self._fine = Predictor("attention", None, Usage(), TOLERANCE)
         self._coarse = Predictor("attention", None, Usage(), COARSE)
         self.predictions = 0
@@ -124,12 +125,8 @@ class _Outcomes:
         self.predictions += 1
         path = self._coarse if coarse else self._fine
         with one_thread:
-            value = float(getattr(path.predict(task, training), self._field))
-        return self.value(value)
-
-    def value(self, loss: float) -> float:
-        """Return the loss for a value, and the value for a loss."""
-        return loss if self.smaller_is_better else 1 - loss
+            value = float(getattr(path.predict(task, training), METRICS[self._metric][0]))
+        return loss_of(self._metric, value)
 
 
 def _one(
@@ -151,7 +148,7 @@ def _one(
     ]
     samples: list[int | None] = [None, None]
     if target is not None and setting in _OF_THE_TASK:
-        goal = outcomes.value(target)
+        goal = loss_of(metric, target)
         samples = [
             total_samples(training, dimension)
             if varied[0] == task
@@ -163,8 +160,8 @@ def _one(
         low=ends[0],
         planned={**task.to_dict(), **training.to_dict()}[setting],
         high=ends[1],
-        value_low=outcomes.value(losses[0]),
-        value_high=outcomes.value(losses[1]),
+        value_low=loss_of(metric, losses[0]),
+        value_high=loss_of(metric, losses[1]),
         effect=max(abs(loss - planned) for loss in losses) / max(planned, 1e-12),
         samples_low=samples[0],
         samples_high=samples[1],
