@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: FORCE attack audit reproduce test slow minimum lint format types docs clean browser package explore lock
+.PHONY: FORCE attack audit reproduce test slow torch minimum lint format types docs clean browser package explore lock
 
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
@@ -19,6 +19,12 @@ test: $(VENV)/.installed-dev
 # The tests that `make test` leaves out.
 slow: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile
+
+# Networks to compare with (question 6, benchmarks), and their tests. Torch has no lock: its builds
+# differ by machine.
+torch: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pytest tests/reproduce/test_questions.py -k torch
 
 # The rooms that need nothing but the runtime dependencies, with the lowest versions of these, which
 # may use what has been deprecated since.
