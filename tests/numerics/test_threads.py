@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from sparsetoken.numerics.threads import THREADED, thread_pools
+
 ASK = """
 import threading
 import numpy, scipy.linalg
@@ -79,3 +81,14 @@ thread.join()
 print(seen == [{1}, {1}], threads() == {3})
 """
     assert answer(program) == "True True\n"
+
+
+def test_no_library_that_threadpoolctl_knows_is_passed_over() -> None:
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    known = threadpoolctl.ThreadpoolController()
+    kept = thread_pools()
+    assert [pool.filepath for pool in kept.lib_controllers] == [
+        pool.filepath for pool in known.lib_controllers
+    ]
+    prefixes = getattr(threadpoolctl, "_ALL_PREFIXES", ())
+    assert all(any(part in prefix for part in THREADED) for prefix in prefixes)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import ContextDecorator
 from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 __all__ = ["one_thread", "thread_pools"]
@@ -27,11 +28,26 @@ def thread_pools() -> Any:
     return _controllers("scipy.linalg" in sys.modules)
 
 
+# What is in the name of every library that has threads to control: OpenBLAS, BLIS, MKL, FlexiBLAS,
+# and the OpenMP of GCC (libgomp), Clang, Intel and Microsoft.
+THREADED = ("blas", "blis", "mkl", "omp")
+
+
 @cache
 def _controllers(_: bool) -> Any:
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    class Controller(ThreadpoolController):  # type: ignore[misc]
+        """A controller that asks for the true path of a library only if its name is of interest.
+
+        There are a hundred others, and that is what takes the time.
+        """
+
+        def _make_controller_from_path(self, filepath: str) -> None:
+            if any(part in PurePath(filepath).name.lower() for part in THREADED):
+                super()._make_controller_from_path(filepath)
+
+    return Controller()
 
 
 class _OneThread(ContextDecorator):

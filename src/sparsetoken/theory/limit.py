@@ -356,6 +356,8 @@ class _Carried:
         The last step, from where `found` was evaluated to `point`.
     shifts : array of shape (replicates, v)
         How the solution of each replicate alone differs, to first order.
+    train_loss_error : float
+        Numerical error of the training loss of `found`.
     residual : float
     trusted : bool
         Whether the corrections converged.
@@ -366,6 +368,7 @@ class _Carried:
     correction: Array
     shifts: Array
     found: FirstOrder
+    train_loss_error: float
     residual: float
     trusted: bool
 
@@ -393,6 +396,7 @@ def _carried_over(
     if offset is not None and np.all(np.abs(offset[-3:]) <= 0.3 * point[-3:]):
         point = point + offset
     for _ in range(_CORRECTIONS if most is None else most):
+        evaluated = point
         found = potential.first_order(point, ridge, saddle.smoothing)
         correction = -inverse @ found.gradient
         shifts = -(found.replicate_gradients - found.gradient) @ inverse.T
@@ -415,8 +419,9 @@ def _carried_over(
     else:
         trusted = trusted and residual <= max(spread, _SOLUTION)
     left = residual * np.maximum(np.abs(point), np.abs(point[-3]))
-    error = left + np.abs(inverse) @ found.gradient_error
-    return _Carried(point, error, correction, shifts, found, residual, trusted)
+    gradient_error, train_loss_error = potential.errors(evaluated, saddle.smoothing)
+    error = left + np.abs(inverse) @ gradient_error
+    return _Carried(point, error, correction, shifts, found, train_loss_error, residual, trusted)
 
 
 @np.errstate(all="ignore")
@@ -449,7 +454,7 @@ def _trained(
         replicate_train_loss=found.train_loss + carried.shifts @ sensitivity,
         replicate_train_error=below_zero(replicates),
         train_loss_error=float(
-            found.train_loss_error + carried.error @ np.abs(sensitivity) + saddle.smoothing
+            carried.train_loss_error + carried.error @ np.abs(sensitivity) + saddle.smoothing
         ),
         state=state,
         solution=_solution(carried.trusted, note, carried.residual, saddle.result.steps),

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
-from sparsetoken.theory.interpolation import Shape, tabulated_moments
+from sparsetoken.theory.interpolation import FEW_POINTS, Shape, tabulated_moments
 from sparsetoken.theory.laws import FeatureLaw
 from sparsetoken.theory.moments import GRADIENT_MOMENTS, MOMENTS, Margin
 
@@ -42,14 +42,11 @@ class FirstOrder:
         The gradient with each replicate of the law alone.
     train_loss : array of shape (replicates,)
         E ℓ(r).
-    gradient_error, train_loss_error : numerical errors of the margin's moments, carried over
     """
 
     gradient: Array
     replicate_gradients: Array
     train_loss: Array
-    gradient_error: Array
-    train_loss_error: float
 
 
 @dataclass(frozen=True)
@@ -111,24 +108,40 @@ class Potential:
         With a smoothing ε > 0 the loss is replaced by its Moreau envelope M_ε, which turns the prox
         step χS² into χS² + ε: a way to approach losses with kinks.
         """
-        moments, errors = self._moments(x, smoothing, GRADIENT_MOMENTS)
-        errors = errors[:GRADIENT_MOMENTS] + self._quadrature_error(x, smoothing)
-        return FirstOrder(*self._gradients(moments, errors, self._chain(x, ridge)))
+        moments = self._moments(x, smoothing, GRADIENT_MOMENTS).values
+        return FirstOrder(*self._gradients(moments, self._chain(x, ridge)))
 
     def second_order(self, x: Array, ridge: float, smoothing: float = 0.0) -> SecondOrder:
-        """Return the potential and its derivatives at x; the error of quadrature is left out."""
-        moments, errors = self._moments(x, smoothing, len(MOMENTS))
+        """Return the potential and its derivatives at x."""
+        moments = self._moments(x, smoothing, len(MOMENTS)).values
         chain = self._chain(x, ridge)
         inner_gradient, inner_hessian = self._inner_derivatives(moments)
         step = chain.step * self.law.scale**2 + smoothing
         envelope = self.law.weight @ (moments[:, 0] + 0.5 * step * moments[:, 3])
         return SecondOrder(
-            *self._gradients(moments, errors, chain),
+            *self._gradients(moments, chain),
             value=float(self.alpha * envelope + chain.outer_value),
             hessian=chain.hessian(inner_gradient, inner_hessian),
             train_loss_gradient=self._train_loss_gradient(moments, step) @ chain.jacobian,
             bend=_bend(*(float(self.law.weight @ moments[:, column]) for column in (4, 1))),
         )
+
+    def errors(self, x: Array, smoothing: float = 0.0) -> tuple[Array, float]:
+        """Return the numerical errors of the gradient, (v,), and of the training loss, at x.
+
+        They are those of the margin's moments, from quadrature and tables.
+        """
+        moments, law = self._moments(x, smoothing, GRADIENT_MOMENTS), self.law
+        errors = moments.errors[:GRADIENT_MOMENTS]
+        errors = errors + self._quadrature_error(x, smoothing, moments.values)
+        inner = self.alpha * np.array(
+            [
+                *(errors[1] * (law.weight @ np.abs(law.signed))),
+                errors[2] * (law.weight @ law.scale),
+                0.5 * errors[3] * (law.weight @ law.scale**2),
+            ]
+        )
+        return inner @ np.abs(self._chain(x, 0.0).jacobian), float(errors[0])
 
     def below(self, x: Array, level: Array | float) -> Array:
         """Return P(ω < level) at each point of the law, (n,), for ω = y m + D·a + SρG.
@@ -145,30 +158,20 @@ class Potential:
     def _chain(self, x: Array, ridge: float) -> "_Chain":
         return _Chain(x, self.law, self.alpha, ridge)
 
-    def _gradients(
-        self, moments: Array, errors: Array, chain: "_Chain"
-    ) -> tuple[Array, Array, Array, Array, float]:
+    def _gradients(self, moments: Array, chain: "_Chain") -> tuple[Array, Array, Array]:
         """Return the fields of `FirstOrder`."""
-        law, alpha, signed = self.law, self.alpha, self.law.signed
+        law = self.law
         rows = np.column_stack(
             [
-                signed * moments[:, 1:2],
+                law.signed * moments[:, 1:2],
                 law.scale * moments[:, 2],
                 -0.5 * law.scale**2 * moments[:, 3],
                 moments[:, 0],
             ]
         )
         means = law.by_replicate(rows)
-        replicates = alpha * means[:, :-1] @ chain.jacobian + chain.outer_gradient
-        inner_error = alpha * np.array(
-            [
-                *(errors[1] * (law.weight @ np.abs(signed))),
-                errors[2] * (law.weight @ law.scale),
-                0.5 * errors[3] * (law.weight @ law.scale**2),
-            ]
-        )
-        gradient_error = inner_error @ np.abs(chain.jacobian)
-        return replicates.mean(axis=0), replicates, means[:, -1], gradient_error, float(errors[0])
+        replicates = self.alpha * means[:, :-1] @ chain.jacobian + chain.outer_gradient
+        return replicates.mean(axis=0), replicates, means[:, -1]
 
     def _train_loss_gradient(self, moments: Array, step: Array) -> Array:
         """Return the gradient of E ℓ(r) = M + t M_t in (μ, b, a, ρ, χ)."""
@@ -196,19 +199,19 @@ class Potential:
         noise = float(np.sqrt(x[REST] ** 2 + x[:REST] ** 2 @ self.law.own_noise))
         return Margin(self.loss, noise, x[WIDTH] / x[DUAL], smoothing, finer * self._order)
 
-    def _moments(self, x: Array, smoothing: float, count: int) -> tuple[Array, Array]:
-        """Return the first margin moments at all points of the law, and their error from tables.
+    def _moments(self, x: Array, smoothing: float, count: int) -> "_Moments":
+        """Return the first margin moments at all points of the law.
 
         The last ones are kept: they do not depend on the ridge, nor on the order of derivatives.
         """
         kept, key = self._kept, (x.tobytes(), smoothing)
-        if kept.key != key or kept.moments.shape[1] < count:
+        if kept.key != key or kept.moments.values.shape[1] < count:
             centre, scale = self.law.signed @ x[:REST], self.law.scale
             margin = self._margin(x, smoothing)
-            if self.loss.piecewise_quadratic:
-                kept.moments, kept.errors = margin.moments(centre, scale), np.zeros(len(MOMENTS))
+            if self.loss.piecewise_quadratic or self._few_points:
+                kept.moments = _Moments(margin.moments(centre, scale), np.zeros(len(MOMENTS)))
             else:
-                kept.moments, kept.errors, kept.shapes = tabulated_moments(
+                values, errors, kept.shapes = tabulated_moments(
                     margin,
                     centre,
                     scale,
@@ -217,25 +220,48 @@ class Potential:
                     kept.shapes,
                     self._table_tolerance,
                 )
+                kept.moments = _Moments(values, errors)
             kept.key = key
-        return kept.moments, kept.errors
+        return kept.moments
 
-    def _quadrature_error(self, x: Array, smoothing: float) -> Array:
-        """Return the error of the exact moments: what a finer rule changes on a grid of points."""
+    @property
+    def _few_points(self) -> bool:
+        """Whether the law has too few points for any table."""
+        return len(self.law.scale) <= FEW_POINTS
+
+    def _quadrature_error(self, x: Array, smoothing: float, moments: Array) -> Array:
+        """Return the error of the exact moments: what a finer rule changes on a grid of points.
+
+        Few points are that grid themselves.
+        """
         if self.loss.piecewise_quadratic:
             return np.zeros(GRADIENT_MOMENTS)
         centre, scale = self.law.signed @ x[:REST], self.law.scale
+        usual, finer = (self._margin(x, smoothing, factor) for factor in (1, 2))
+        if self._few_points:
+            changes = (finer.moments(centre, scale) - moments)[:, :GRADIENT_MOMENTS]
+            return np.asarray(np.abs(changes).max(axis=0))
         centres = np.linspace(centre.min(), centre.max(), _CHECKED[0])
         scales = np.geomspace(scale.min(), scale.max(), _CHECKED[1])
-        finer, usual = (
-            self._margin(x, smoothing, factor).moments_on_grid(centres, scales, GRADIENT_MOMENTS)
-            for factor in (2, 1)
+        changes = np.subtract(
+            *(
+                margin.moments_on_grid(centres, scales, GRADIENT_MOMENTS)
+                for margin in (finer, usual)
+            )
         )
-        return np.asarray(np.abs(finer - usual).max(axis=(0, 1)))
+        return np.asarray(np.abs(changes).max(axis=(0, 1)))
 
 
 def _bend(curvature: float, slope: float) -> float:
     return abs(curvature / slope) if slope != 0 else np.inf
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Margin moments at all points of a law, (n, count), and their error from tables, (count,)."""
+
+    values: Array
+    errors: Array
 
 
 @dataclass
@@ -244,8 +270,7 @@ class _Kept:
 
     shapes: dict[int, Shape]
     key: tuple[bytes, float] | None = None
-    moments: Array = field(default_factory=lambda: np.empty((0, 0)))
-    errors: Array = field(default_factory=lambda: np.empty(0))
+    moments: _Moments = field(default_factory=lambda: _Moments(np.empty((0, 0)), np.empty(0)))
 
 
 class _Chain:

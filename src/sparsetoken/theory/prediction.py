@@ -442,7 +442,7 @@ class Predictor:
             self._trained_for, self._trained = (task, training, query), {}
         if size in self._trained:
             return self._trained[size]
-        trained = training_law(task, training, self.classifier, self.query)
+        trained = training_law(task, training, self.classifier, self.query, query)
         law, loss = trained(size, 0), get_loss(training.loss)
         trail = self._trails.setdefault(size, Trail())
         guess = trail.ahead(self.position)
@@ -480,15 +480,19 @@ def reuses(training: Training, classifier: str, given: Query | None) -> bool:
 
 
 def training_law(
-    task: Task, training: Training, classifier: str, given: Query | None = None
+    task: Task,
+    training: Training,
+    classifier: str,
+    given: Query | None = None,
+    chosen: Query | None = None,
 ) -> Callable[[int, int], FeatureLaw]:
     """Return the function of (log2_points, seed) that gives the law of the training features.
 
     It differs from that of fresh features if the query was learnt from the same samples; a query
-    that is `given` was not.
+    that is `given` was not. The one that `chosen_query` returns may be passed on, to spare its work.
     """
     if not reuses(training, classifier, given):
-        query, _ = chosen_query(task, training, classifier, given)
+        query = chosen or chosen_query(task, training, classifier, given)[0]
         return lambda size, seed: feature_law(task, classifier, query, size, seed)
     reused = classifier_law(classifier).reused
     if reused is None:
