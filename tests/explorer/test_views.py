@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from sparsetoken import align, phase_map, predict, required_strength
-from sparsetoken.explorer.computing import compute
+from sparsetoken.explorer.computing import Batch, compute
 from sparsetoken.explorer.state import State
-from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture, Stale, pieces
+from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture, Stage, Stale, pieces
+from sparsetoken.task import vary
 
 
 def answer(state: State, accuracy=SCREEN) -> list[dict]:
@@ -98,22 +99,56 @@ def test_a_stale_request_ends_at_its_next_point() -> None:
 def test_what_does_not_matter_to_a_line_is_not_computed_again() -> None:
     known = Known()
 
-    def batches(**values) -> int:
+    def asked(**values) -> int:
         picture = Picture(
             State.from_values({"classifiers": ["pooled"], "points": 3, **values}), known
         )
-        asked = picture.batches(SCREEN)
-        for batch in asked:
-            picture.put(batch, compute(batch, lambda: None))
-        return len(asked)
+        return sum(len(batch.values) for batch in computed(picture, SCREEN))
 
-    assert batches() > 0
-    assert batches(alpha0=7.0, query_step=3.0) == 0
-    assert batches(alpha1=2.0) == 1  # the number at the present settings alone
-    assert batches(strength=4.0) > 1
+    assert asked() == 3 + 1
+    assert asked(alpha0=7.0, query_step=3.0) == 0
+    assert asked(alpha1=2.0) == 1  # the number at the present settings alone
+    assert asked(strength=4.0) == 3 + 1
     required = {"view": "strength"}
-    assert batches(**required) > 0
-    assert batches(**required, strength=9.0, ridge=0.1) == 0
+    assert asked(**required) > 0
+    assert asked(**required, strength=9.0, ridge=0.1) == 0
+
+
+@pytest.mark.parametrize("over", ["alpha1", "alpha", "length"])
+def test_points_that_follow_a_slider_are_those_of_predict(over: str) -> None:
+    known, followed = Known(), 0
+    # Forth, further, and then another slider.
+    for moved in ({}, {"strength": 5.1}, {"strength": 5.2}, {"strength": 5.3}, {"ridge": 2e-3}):
+        values = {
+            "classifiers": ["attention"],
+            "points": 3,
+            "over": over,
+            "stop": 30,
+            "ridge": 1e-3,
+        }
+        state = State.from_values({**values, **moved})
+        picture = Picture(state, known)
+        followed = sum(
+            bool(memory) for batch in computed(picture, FIRST) for memory in batch.memories
+        )
+        line, numbers = picture.pieces()
+        (number,) = numbers["rows"]
+        points = [*zip(line["x"], line["y"], strict=True), (number["x"], number["value"])]
+        for x, y in points:
+            task, training = state.task, state.training
+            if over == "alpha":
+                training = training.replace(alpha0=x / 2, alpha1=x / 2)
+            else:
+                task, training = vary(over, x, task, training)
+            assert y == pytest.approx(predict(task, training, tolerance=5e-3).test_error, abs=1e-4)
+    assert followed == len(line["x"]) + 1
+
+
+def computed(picture: Picture, stage: Stage) -> list[Batch]:
+    batches = picture.batches(stage)
+    for batch in batches:
+        picture.put(batch, compute(batch, lambda: None))
+    return batches
 
 
 @pytest.mark.parametrize("view", ["learning", "turning"])

@@ -3,9 +3,13 @@
 A `Source` is all that a line's values depend on but the place on its x axis; a `Batch` asks for
 some of these at an accuracy. `Source.key` is the same wherever the answer is the same, so that a
 slider that does not matter for a line costs nothing.
+
+While a slider moves, a point begins where the last one at its place on the screen ended: what to
+begin from travels with the batch, so that it does not matter which worker takes it.
 """
 
 import math
+import pickle
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsetoken.learning.features import attention_weights
+from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record, measured
 from sparsetoken.simulation.sampling import sample
 from sparsetoken.task import Query, Task, Training, vary
@@ -21,7 +26,8 @@ from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.oracle import required_strength
-from sparsetoken.theory.prediction import curve, predict
+from sparsetoken.theory.prediction import Prediction, Predictor, curve, predict
+from sparsetoken.theory.usage import Usage
 
 __all__ = ["ALL_SAMPLES", "Batch", "Point", "Source", "Stale", "compute", "share_out"]
 
@@ -42,7 +48,8 @@ class Stale(Exception):
 class Point(NamedTuple):
     """A value with its error bar, what to know about it, and the accuracy that was asked for.
 
-    `extra` holds what is more than a number: the tokens of a drawn sequence.
+    `extra` holds what is more than a number: the tokens of a drawn sequence. `memory` is what a
+    point nearby can begin from, for a worker to read.
     """
 
     y: float | None
@@ -50,15 +57,17 @@ class Point(NamedTuple):
     note: str = ""
     tolerance: float = 0.0
     extra: Mapping[str, Any] | None = None
+    memory: bytes = b""
 
-    def good_for(self, tolerance: float, exactly: bool = False) -> bool:
+    def good_for(self, tolerance: float, relative: bool = False, exactly: bool = False) -> bool:
         """Return whether nothing would be gained by asking at this accuracy.
 
         A small error bar is as good as a fine tolerance, unless `exactly` the numbers that the
         package gives at this tolerance are wanted.
         """
-        accurate = self.bar is not None and self.bar <= tolerance
-        return self.tolerance <= tolerance or (accurate and not exactly)
+        if self.tolerance <= tolerance or self.y is None or self.bar is None:
+            return self.tolerance <= tolerance
+        return not exactly and self.bar <= tolerance * (abs(self.y) if relative else 1.0)
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,11 @@ class Source:
     over: str
     quantity: str
     options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def relative(self) -> bool:
+        """Whether its accuracy is relative to the value."""
+        return self.kind in ("capacity", "strength")
 
     def key(self, value: float) -> Hashable:
         """Return what decides the answer at a value of the varied field, and nothing else."""
@@ -109,11 +123,22 @@ class Source:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some points of one line, at an accuracy."""
+    """Some points of one line, at an accuracy.
+
+    Attributes
+    ----------
+    source : Source
+    values : of its field
+    tolerance : float
+    place : which line of the screen it is, whatever the settings are
+    memories : what each point begins from, b"" for nothing; None to compute them as the package does
+    """
 
     source: Source
     values: tuple[float, ...]
     tolerance: float
+    place: Hashable = None
+    memories: tuple[bytes, ...] | None = None
 
 
 def share_out(training: Training, classifier: str, alpha: float) -> Training:
@@ -129,6 +154,7 @@ def share_out(training: Training, classifier: str, alpha: float) -> Training:
     return training.replace(alpha0=share * alpha, alpha1=(1 - share) * alpha)
 
 
+@one_thread
 def compute(batch: Batch, check: Callable[[], None]) -> list[Point]:
     """Return the points that are asked for; `check` is called before each and may raise."""
 
@@ -173,8 +199,52 @@ def _finite(value: Any) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
+@dataclass
+class _Follower:
+    """Predictions at one place of the screen while a setting moves, each from the last."""
+
+    predictor: Predictor
+    settings: dict[str, Any]
+    moving: str = ""
+
+    def predict(self, task: Task, training: Training, query: Query | None) -> Prediction:
+        """Predict at settings that are close to the last ones."""
+        settings = {**task.to_dict(), **training.to_dict(), **(query.to_dict() if query else {})}
+        changed = [name for name, value in settings.items() if value != self.settings.get(name)]
+        moving = changed[0] if len(changed) == 1 else ""
+        # A path along another field begins anew, at the last solution.
+        place = settings.get(moving) if moving == self.moving else None
+        self.predictor.position = None if isinstance(place, str | None) else float(place)
+        self.predictor.query, self.settings, self.moving = query, settings, moving
+        return self.predictor.predict(task, training)
+
+
+def _followed(batch: Batch, values: Iterator[float]) -> list[Point]:
+    """Predict from what is known of the place, or else from the point before."""
+    source = batch.source
+    assert batch.memories is not None
+    path = Predictor(source.classifier, source.query, Usage(), batch.tolerance)
+    last = pickle.dumps(_Follower(path, {}))
+    found = []
+    for value, memory in zip(values, batch.memories, strict=True):
+        follower: _Follower = pickle.loads(memory or last)
+        (point,) = _points(batch, [follower.predict(*_settings(source, value))])
+        last = pickle.dumps(follower)
+        found.append(point._replace(memory=last))
+    return found
+
+
+def _settings(source: Source, value: float) -> tuple[Task, Training, Query | None]:
+    """Return the settings at a place of the x axis."""
+    if source.over == ALL_SAMPLES:
+        return source.task, share_out(source.training, source.classifier, value), source.query
+    return vary(source.over, value, source.task, source.training, source.query)
+
+
 def _predictions(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
+    if batch.memories is not None:
+        return _followed(batch, values)
     if source.over == ALL_SAMPLES:
         name = source.classifier
         ask = partial(predict, classifier=name, query=source.query, tolerance=batch.tolerance)
@@ -211,13 +281,9 @@ def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
 
 def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
-    return _points(
-        batch,
-        [
-            capacity(task, training, classifier=source.classifier, query=query)
-            for task, training, query in _varied(source, values)
-        ],
-    )
+    ask = partial(capacity, classifier=source.classifier, tolerance=batch.tolerance)
+    at = _varied(source, values)
+    return _points(batch, [ask(task, training, query=query) for task, training, query in at])
 
 
 def _queries(batch: Batch, values: Iterator[float]) -> list[Point]:

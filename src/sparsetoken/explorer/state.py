@@ -438,6 +438,8 @@ def axis_range(
         high = min(high, state.task.length - 1)
     if name == "positive_rate":
         low, high = 0.02, 0.98
+    if name == "strength" and state.view == "capacity":
+        high = 10.0  # beyond it attention separates any number of samples
     first = low if start is None else start
     last = high if stop is None else stop
     if not first < last:

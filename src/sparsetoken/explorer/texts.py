@@ -12,8 +12,9 @@ from typing import Any
 from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.state import State, axis_range, total_samples
 from sparsetoken.explorer.views import (
+    DEFAULT,
     FINAL,
-    MAP_TOLERANCE,
+    MAP,
     Line,
     axis_values,
     line_points,
@@ -126,8 +127,8 @@ def _curve_expression(line: Line) -> tuple[str, str]:
     options += [
         f"{name}={'np.inf' if value == math.inf else repr(value)}" for name, value in source.options
     ]
-    if line.tolerance > FINAL.tolerance:
-        options.append(f"tolerance={line.tolerance!r}")
+    if line.accuracy != DEFAULT:
+        options.append(f"tolerance={line.accuracy.final!r}")
     # A line without a query is flat over the fields of one.
     flat = len(set(line.asked)) == 1 and len(line.x) > 1
     over = f"over={source.over!r}, values={'[training.alpha1]' if flat else 'values'}"
@@ -166,7 +167,9 @@ def _map_program(state: State) -> tuple[set[str], list[str]]:
     if state.given_query and "attention" in state.classifiers:
         varied = _varied_texts(state.second, "y", state)
         settings = ", ".join([varied["task"], varied["training"]])
-        options = f"over={state.over!r}, values=across, query={varied['query']}, tolerance={MAP_TOLERANCE}"
+        options = (
+            f"over={state.over!r}, values=across, query={varied['query']}, tolerance={MAP.final}"
+        )
         call = f"curve({settings}, {options}).column({state.quantity!r})"
         return {"curve"}, [*body, f"print([{call} for y in up])"]
     axes = f"x=({state.over!r}, across), y=({state.second!r}, up)"

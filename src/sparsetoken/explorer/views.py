@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from sparsetoken.explorer.state import LIMITS, State, axis_range, total_samples
 from sparsetoken.task import Query, Task, Training, vary
 
 __all__ = [
+    "DEFAULT",
     "FINAL",
     "FIRST",
+    "MAP",
     "SCREEN",
     "Known",
     "Picture",
@@ -45,14 +47,12 @@ class Stage:
     Attributes
     ----------
     name : str
-    tolerance : wanted numerical error
     points : of a line, at most
     side : points of the side of a map; `fine_side` where they cost little
     accuracy : what the page calls it
     """
 
     name: str
-    tolerance: float
     points: int
     side: int
     fine_side: int
@@ -61,39 +61,70 @@ class Stage:
 
 # What the eye needs while a slider moves, more of it, then the package's default accuracy. Grids are
 # nested: what is known is not asked for again.
-FIRST = Stage("first", 5e-3, 4, 5, 9, "screen")
-SCREEN = Stage("screen", 5e-3, 13, 9, 17, "screen")
-FINAL = Stage("final", 1e-4, LIMITS["points"], 17, 33, "final")
+FIRST = Stage("first", 4, 5, 9, "screen")
+SCREEN = Stage("screen", 13, 9, 17, "screen")
+FINAL = Stage("final", LIMITS["points"], 17, 33, "final")
 
-# The tolerance of `phase_map`.
-MAP_TOLERANCE = 2e-3
+
+class Accuracy(NamedTuple):
+    """The tolerance of a line while a slider moves, and when it rests."""
+
+    screen: float
+    final: float
+
+
+DEFAULT = Accuracy(5e-3, 1e-4)
+# Those of other functions of the package, and what the eye can tell where that takes too long.
+FLOOR = SHIFT = Accuracy(5e-3, 1e-3)
+MAP = Accuracy(5e-3, 2e-3)
+CAPACITY = Accuracy(0.2, 1e-2)
+STRENGTH = Accuracy(1.0, 1.0)
 
 # In a map beside the classifiers: training data are separable where it is above 1.
 CAPACITY_RATIO = "capacity_ratio"
 
-# Points of one batch, such that none takes much more than a twentieth of a second where it can.
-_AT_ONCE = {"attention": 3, "pooled": 16, "vectorised": 16, "floor": 3, "bayes": 1, "": 100}
+# Points of one batch. Each begins where the one before it ended, so that a whole line costs little
+# more than a few points; a dear one is shared by two workers.
+_AT_ONCE = {"attention": 13, "bayes": 2}
+_WHOLE = 100
+
+
+Value = TypeVar("Value")
+
+
+class _Recent(Generic[Value]):
+    """What was used last, by key."""
+
+    def __init__(self, most: int) -> None:
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._most = most
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return a value if it is known."""
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
+
+    def put(self, key: Hashable, value: Value) -> None:
+        """Keep a value, and forget the one that was not used for longest."""
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._most:
+            self._values.popitem(last=False)
 
 
 class Known:
-    """Points that are known, the last ones used; shared by all tabs."""
+    """Points that are known, and what was learnt last at each place; shared by all tabs.
 
-    def __init__(self, most: int = 20_000) -> None:
-        self._points: OrderedDict[Hashable, Point] = OrderedDict()
-        self._most = most
+    Attributes
+    ----------
+    points : by the settings that decide them
+    memories : what the next point at a place of the screen begins from, some kilobytes each
+    """
 
-    def get(self, key: Hashable) -> Point | None:
-        """Return a point if it is known."""
-        if key in self._points:
-            self._points.move_to_end(key)
-        return self._points.get(key)
-
-    def put(self, key: Hashable, point: Point) -> None:
-        """Keep a point, and forget the one that was not used for longest."""
-        self._points[key] = point
-        self._points.move_to_end(key)
-        if len(self._points) > self._most:
-            self._points.popitem(last=False)
+    def __init__(self, points: int = 20_000, memories: int = 2000) -> None:
+        self.points: _Recent[Point] = _Recent(points)
+        self.memories: _Recent[bytes] = _Recent(memories)
 
 
 @dataclass(frozen=True)
@@ -106,7 +137,7 @@ class Line:
     source : Source
     x : places on the x axis
     asked : the value of the source's field at each of them
-    tolerance : the finest that is worth asking for
+    accuracy : Accuracy
     pin : number of the pin whose line it is, or None
     row : number of the row of a map, or None
     scale : what values are divided by at each place, or None
@@ -116,10 +147,16 @@ class Line:
     source: Source
     x: tuple[float, ...]
     asked: tuple[float, ...]
-    tolerance: float = 0.0
+    accuracy: Accuracy = DEFAULT
     pin: int | None = None
     row: int | None = None
     scale: tuple[float, ...] | None = None
+
+    @property
+    def place(self) -> Hashable:
+        """Which line of the screen it is, whatever the settings are."""
+        source = self.source
+        return (source.kind, source.classifier, source.over, source.options, self.row, self.pin)
 
     @cached_property
     def _keys(self) -> dict[int, Hashable]:
@@ -158,35 +195,46 @@ class Picture:
     def batches(self, stage: Stage) -> list[Batch]:
         """Go to a stage, and return what is still to be computed for it, in the order of use."""
         self._stage = stage
-        found: list[Batch] = []
-        asked: set[Hashable] = set()
-        # At the default accuracy the numbers beside the plot come first.
-        lines = [*self._here, *self.lines] if stage is FINAL else [*self.lines, *self._here]
-        for place, line in enumerate(lines):
-            if line.name == CAPACITY_RATIO and stage is not FINAL:
-                continue
-            exactly = stage is FINAL and place < len(self._here)
-            tolerance = max(stage.tolerance, line.tolerance)
-            missing = []
-            chosen = self.chosen(line, stage)
-            # At last in one go: each point of a curve begins where the one before it ended.
-            for index in chosen if stage is FINAL else _coarse_first(chosen):
-                key = line.key(index)
-                point = self._known.get(key)
-                if key not in asked and not (point and point.good_for(tolerance, exactly)):
-                    asked.add(key)
-                    missing.append(line.asked[index])
-            size = _batch_size(line.source, stage)
-            found += [
-                Batch(line.source, tuple(missing[begin : begin + size]), tolerance)
-                for begin in range(0, len(missing), size)
-            ]
+        self._asked: set[Hashable] = set()
+        # At the default accuracy the numbers beside the plot come first; before, with their lines.
+        found = [batch for line in self._here for batch in self._of(stage, line, exactly=True)]
+        # What costs little is seen first; at last what costs most begins, so that workers end together.
+        dear_first = stage is FINAL and self.state.view != "map"
+        for line in reversed(self.lines) if dear_first else self.lines:
+            if line.name != CAPACITY_RATIO or stage is FINAL:
+                found += self._of(
+                    stage, line, *(other for other in self._here if other.source == line.source)
+                )
         return found
+
+    def _of(self, stage: Stage, *lines: Line, exactly: bool = False) -> Iterator[Batch]:
+        """Yield what a stage still needs of lines that have one source."""
+        if exactly and stage is not FINAL:
+            return
+        source, accuracy = lines[0].source, lines[0].accuracy
+        tolerance = accuracy.final if stage is FINAL else accuracy.screen
+        missing = []
+        for line in lines:
+            for index in self.chosen(line, stage):
+                key = line.key(index)
+                point = self._known.points.get(key)
+                good = point is not None and point.good_for(tolerance, source.relative, exactly)
+                if key not in self._asked and not good:
+                    self._asked.add(key)
+                    missing.append(line.asked[index])
+        place = (lines[0].place, tolerance)
+        # At last as the package computes it; before, from where a point was a moment ago.
+        follow = source.kind == "predict" and source.over != "at_length" and stage is not FINAL
+        for values in _shared_out(sorted(missing), _batch_size(source, stage)):
+            memories = tuple(self._known.memories.get((place, value)) or b"" for value in values)
+            yield Batch(source, values, tolerance, place, memories if follow else None)
 
     def put(self, batch: Batch, points: Sequence[Point]) -> None:
         """Keep what was computed."""
         for value, point in zip(batch.values, points, strict=True):
-            self._known.put(batch.source.key(value), point)
+            self._known.points.put(batch.source.key(value), point._replace(memory=b""))
+            if point.memory:
+                self._known.memories.put((batch.place, value), point.memory)
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what can be shown now, whole lines only at first."""
@@ -194,7 +242,7 @@ class Picture:
             yield self._map()
         for line in self.lines if self.state.view not in ("map", "turning") else ():
             if line.source.kind == "tokens":
-                point = self._known.get(line.key(0))
+                point = self._known.points.get(line.key(0))
                 if point is not None and point.extra is not None:
                     yield {"kind": "tokens", **point.extra}
                 continue
@@ -217,7 +265,7 @@ class Picture:
         """Return the points of the present stage that are known, None for all others."""
         chosen = set(self.chosen(line, self._stage))
         return [
-            self._known.get(line.key(index)) if index in chosen else None
+            self._known.points.get(line.key(index)) if index in chosen else None
             for index in range(len(line.x))
         ]
 
@@ -272,28 +320,19 @@ def _cost(line: Line) -> int:
 
 
 def _batch_size(source: Source, stage: Stage) -> int:
-    """Return how many points are asked for at once; few while all workers wait for a first line."""
-    if source.kind in ("align", "turning", "tokens") or (
-        source.kind == "strength" and source.classifier == "pooled"
-    ):
-        return _AT_ONCE[""]
-    if stage is FIRST:
-        return 2
-    if source.over == "at_length":
-        return 4 if source.options else 16
-    if source.classifier == "attention" and source.kind == "strength":
+    """Return how many points are asked for at once."""
+    if source.kind == "strength" and source.classifier == "attention":
         return 1
-    if source.kind == "predict" and stage is FINAL:
-        return 7
-    return _AT_ONCE[source.classifier]
+    if stage is FIRST and source.kind in ("predict", "capacity"):
+        return 3 if source.classifier == "attention" else 5
+    return _AT_ONCE.get(source.classifier, _WHOLE)
 
 
-def _coarse_first(places: list[int]) -> list[int]:
-    """Return places in an order in which a line looks whole from early on."""
-    order: list[int] = []
-    for wanted in (2, 3, 5, 9, 17, len(places)):
-        order += [place for i in _some(len(places), wanted) if (place := places[i]) not in order]
-    return order
+def _shared_out(values: Sequence[float], most: int) -> Iterator[tuple[float, ...]]:
+    """Yield parts of nearly equal size, none larger than `most`."""
+    parts = math.ceil(len(values) / most)
+    for part in range(parts):
+        yield tuple(values[part * len(values) // parts : (part + 1) * len(values) // parts])
 
 
 def _some(count: int, wanted: int) -> list[int]:
@@ -339,7 +378,7 @@ def _simple(
     classifier: str,
     quantity: str,
     options: tuple[tuple[str, Any], ...] = (),
-    tolerance: float = 0.0,
+    accuracy: Accuracy = DEFAULT,
 ) -> Line:
     """Return a line over the x axis of a state."""
     query = _given(state, classifier)
@@ -347,7 +386,7 @@ def _simple(
         kind, classifier, state.task, state.training, query, state.over, quantity, options
     )
     x = tuple(axis_values(state))
-    return Line(classifier, source, x, x, tolerance)
+    return Line(classifier, source, x, x, accuracy)
 
 
 def _learning(state: State) -> list[Line]:
@@ -380,7 +419,7 @@ def _floor_line(state: State) -> Line:
         varied = [vary(state.over, value, state.task, state.training, state.query) for value in x]
         over, asked = ALL_SAMPLES, tuple(total_samples(training) for _, training, _ in varied)
     source = Source("floor", "floor", state.task, state.training, None, over, "error", options)
-    return Line("floor", source, x, asked, 1e-3)
+    return Line("floor", source, x, asked, FLOOR)
 
 
 def _query_view(state: State) -> list[Line]:
@@ -391,21 +430,21 @@ def _query_view(state: State) -> list[Line]:
 def _strength(state: State) -> list[Line]:
     options = (("error", state.error),)
     return [
-        _simple(state, "strength", classifier, "strength", options, 1.0)
+        _simple(state, "strength", classifier, "strength", options, STRENGTH)
         for classifier in state.classifiers
     ]
 
 
 def _capacity(state: State) -> list[Line]:
     return [
-        _simple(state, "capacity", classifier, "alpha", tolerance=1.0)
+        _simple(state, "capacity", classifier, "alpha", accuracy=CAPACITY)
         for classifier in state.classifiers
     ]
 
 
 def _shift(state: State) -> list[Line]:
     return [
-        replace(_simple(state, "predict", classifier, "test_error", options, 1e-3), name=name)
+        replace(_simple(state, "predict", classifier, "test_error", options, SHIFT), name=name)
         for classifier in state.classifiers
         for name, options in _repairs(classifier)
     ]
@@ -449,7 +488,7 @@ def _turning(state: State) -> list[Line]:
 def _map(state: State) -> list[Line]:
     """Return the rows of a map as `phase_map` has them: without a query, a readout has all samples."""
     rows = []
-    for row in _rows(state, "predict", state.classifiers, state.quantity, MAP_TOLERANCE):
+    for row in _rows(state, "predict", state.classifiers, state.quantity, MAP):
         source, training = row.source, row.source.training
         if source.classifier != "attention":
             whole = training.replace(reuse=False, alpha1=total_samples(training))
@@ -462,7 +501,7 @@ def _map(state: State) -> list[Line]:
         rows.append(row)
     if "attention" not in state.classifiers:
         return rows
-    for row in _rows(state, "capacity", ("attention",), "alpha", 1.0):
+    for row in _rows(state, "capacity", ("attention",), "alpha", CAPACITY):
         varied = [vary(state.over, value, *_settings_of(row)) for value in row.x]
         scale = tuple(training.alpha1 for _, training, _ in varied)
         rows.append(replace(row, name=CAPACITY_RATIO, scale=scale))
@@ -474,7 +513,11 @@ def _settings_of(line: Line) -> tuple[Task, Training, Query | None]:
 
 
 def _rows(
-    state: State, kind: str, classifiers: Sequence[str], quantity: str, tolerance: float = 0.0
+    state: State,
+    kind: str,
+    classifiers: Sequence[str],
+    quantity: str,
+    accuracy: Accuracy = DEFAULT,
 ) -> list[Line]:
     """Return the rows of a map, the coarse ones first."""
     across, up, _ = map_axes(state)
@@ -494,7 +537,7 @@ def _rows(
             ),
             tuple(across),
             tuple(across),
-            tolerance,
+            accuracy,
             row=row,
         )
         for row in range(len(up))

@@ -21,7 +21,7 @@ from sparsetoken.explorer.computing import Batch, Point, Stale, compute
 __all__ = ["Crew", "listen", "process_context"]
 
 # How long a worker may go on after it was told to stop, in seconds.
-_GRACE = 0.05
+_GRACE = 0.3
 _STOP = None
 
 

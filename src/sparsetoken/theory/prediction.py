@@ -16,7 +16,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
-from sparsetoken.theory.laws import FeatureLaw, classifier_law, score_law
+from sparsetoken.theory.laws import ClassifierLaw, FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import FINEST, LimitReadout, State, limit_readout, misclassified
 from sparsetoken.theory.localisation import Localisation, localise
 from sparsetoken.theory.path import Trail
@@ -339,7 +339,6 @@ class Predictor:
     def __init__(
         self, classifier: str, query: Query | None, usage: Usage, tolerance: float
     ) -> None:
-        self.law = classifier_law(classifier)
         self.classifier = classifier
         self.query = query
         self.usage = usage
@@ -354,6 +353,11 @@ class Predictor:
         # The error of the law falls about as points^-0.8.
         looser = int(1.25 * np.log2(max(self.tolerance / 1e-4, 1.0)))
         self._first_size = max(LEAST_SIZE, FIRST_SIZE - looser)
+
+    @property
+    def law(self) -> ClassifierLaw:
+        """How the classifier's features are distributed; by name, so that a path can be pickled."""
+        return classifier_law(self.classifier)
 
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
