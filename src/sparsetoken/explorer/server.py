@@ -46,7 +46,7 @@ _SECONDS = 60.0
 # What is on its way may be shown for so long after a newer request has come, and a picture that
 # grows is sent so often, in seconds.
 _PATIENCE = 0.2
-_BETWEEN = 0.04
+_BETWEEN = 0.1
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
@@ -153,8 +153,9 @@ class _Client:
                     for stage in (FIRST, SCREEN, FINAL):
                         await self._draw_stage(picture, stage, answer)
                         seen.set()
-                        if stage is not FIRST:
-                            await self.send(answer(stage, {"kind": "done"}))
+                        # At first all lines are there, with few points.
+                        ended = "whole" if stage is FIRST else "done"
+                        await self.send(answer(stage, {"kind": ended}))
             except TimeoutError:
                 text = f"Stopped after {_SECONDS:.0f} s: ask for fewer points, or use Python."
                 await self.send(answer(FINAL, {"kind": "done", "text": text}))

@@ -239,27 +239,35 @@ class Picture:
     def pieces(self) -> Iterator[Piece]:
         """Yield what can be shown now, whole lines only at first."""
         if self.state.view in ("map", "turning"):
-            yield self._map()
-        for line in self.lines if self.state.view not in ("map", "turning") else ():
-            if line.source.kind == "tokens":
-                point = self._known.points.get(line.key(0))
-                if point is not None and point.extra is not None:
-                    yield {"kind": "tokens", **point.extra}
-                continue
-            found = self._points(line)
-            if all(found[index] is not None for index in self.chosen(line, FIRST)):
-                yield _line_piece(line, found)
+            # Its contour of capacities comes at last.
+            if all(self._is_whole(line) for line in self.lines if line.name != CAPACITY_RATIO):
+                yield self._map()
+            return
+        for line in filter(self._is_whole, self.lines):
+            point = self._known.points.get(line.key(0))
+            if point is not None and point.extra is not None:
+                yield {"kind": "tokens", **point.extra}
+            else:
+                yield _line_piece(line, self._points(line))
         yield from self._numbers()
+
+    def _is_whole(self, line: Line) -> bool:
+        """Return whether all points are known that the first stage asks for."""
+        return all(self._known.points.get(line.key(i)) for i in self.chosen(line, FIRST))
 
     def chosen(self, line: Line, stage: Stage) -> list[int]:
         """Return which points of a line a stage asks for."""
         if line.row is None:
             slow = line.source.kind == "strength" and line.source.classifier == "attention"
             return _some(len(line.x), (stage.points + 1) // 2 if slow else stage.points)
-        fine = line.source.kind == "turning"
         rows = max(other.row or 0 for other in self.lines) + 1
-        side = stage.fine_side if fine else stage.side
+        side = self._side(stage)
         return _some(len(line.x), side) if line.row in _some(rows, side) else []
+
+    def _side(self, stage: Stage | None = None) -> int:
+        """Return how many points the side of a map has, at most."""
+        stage = stage or self._stage
+        return stage.fine_side if self.state.view == "turning" else stage.side
 
     def _points(self, line: Line) -> list[Point | None]:
         """Return the points of the present stage that are known, None for all others."""
@@ -283,7 +291,11 @@ class Picture:
                 None if point is None or point.y is None else point.y / part
                 for point, part in zip(self._points(line), scale, strict=True)
             ]
-        return {"kind": "map", "x": across, "y": up, "log": log, "values": values}
+        side = len(_some(len(across), self._side())), len(_some(len(up), self._side()))
+        accuracy = self.lines[0].accuracy
+        tolerance = accuracy.final if self._stage is FINAL else accuracy.screen
+        shown = {"side": side, "tolerance": tolerance if self.state.view == "map" else 0.0}
+        return {"kind": "map", "x": across, "y": up, "log": log, "values": values, **shown}
 
     def _numbers(self) -> Iterator[Piece]:
         """Yield the values at the present settings, and what is to be said about them."""

@@ -148,9 +148,12 @@ const CAPTIONS = {
   turning: "Blue: the query points away from the signal. Line: the boundary.",
 };
 
+// How fine a map is, and how accurate.
+const sized = ({ side, tolerance }) => ` ${side[0]} × ${side[1]} settings${tolerance ? `, each to ±${tolerance}` : ""}.`;
+
 function done(message) {
   const final = message.accuracy === "final";
-  const said = values.view === "inside" ? describeTokens() : final ? CAPTIONS[values.view] ?? "Default accuracy. Bands are numerical error bars." : "Screen accuracy, refining …";
+  const said = values.view === "inside" ? describeTokens() : final ? (map && CAPTIONS[values.view] + sized(map)) ?? "Default accuracy. Bands are numerical error bars." : "Screen accuracy, refining …";
   tell(message.text ?? said);
   document.body.dataset.answered = `${message.number}:${message.accuracy}`;
 }
@@ -225,7 +228,7 @@ function withError(value, bar) {
   if (value === null) return "–";
   if (bar === null || bar === 0) return String(Number(value.toPrecision(5)));
   // As many digits as the error bar leaves.
-  const digits = Math.max(0, Math.min(8, Math.ceil(-Math.log10(bar))));
+  const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(bar))));
   return `${value.toFixed(digits)}\u00a0±\u00a0${String(Number(bar.toPrecision(1))).replace("-", "\u2011")}`;
 }
 
@@ -289,6 +292,14 @@ function small(label, element) {
   return box;
 }
 
+// What belongs to one axis stays in one row where there is room.
+function together(...elements) {
+  const box = document.createElement("div");
+  box.className = "group";
+  box.append(...elements);
+  return box;
+}
+
 function edge(name) {
   const input = document.createElement("input");
   Object.assign(input, { type: "number", step: "any", placeholder: "auto", value: values[name] ?? "" });
@@ -313,12 +324,12 @@ function axesBar(kind) {
   if (values.view === "learning") names.push("alpha");
   const over = choice(names, (value) => set({ over: value, start: undefined, stop: undefined }), title);
   over.value = current("over");
-  bar.append(small("x", over), small("from", edge("start")), small("to", edge("stop")));
-  bar.append(small("log x", checkbox(current("logarithmic"), (checked) => set({ logarithmic: checked }))));
+  const logX = checkbox(current("logarithmic"), (checked) => set({ logarithmic: checked }));
+  bar.append(together(small("x", over), small("from", edge("start")), small("to", edge("stop")), small("log x", logX)));
   if (kind.second) {
     const second = choice(names.filter((name) => name !== current("over")), (value) => set({ second: value, second_start: undefined, second_stop: undefined }), title);
     second.value = current("second");
-    bar.append(small("y", second), small("from", edge("second_start")), small("to", edge("second_stop")));
+    bar.append(together(small("y", second), small("from", edge("second_start")), small("to", edge("second_stop"))));
   } else {
     bar.append(small("points", edge("points")));
     bar.lastChild.lastChild.placeholder = String(usual.points);

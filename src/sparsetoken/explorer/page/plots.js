@@ -25,21 +25,32 @@ export function lookOf(name) {
 }
 
 const inkOf = (dark) => (dark ? "#e8e8e8" : "#1a1a1a");
+const gridOf = (dark) => (dark ? "#3a3f47" : "#dddddd");
+
+const coloured = (axis, dark) => (axis.minor ? { ...axis, minor: { ...axis.minor, gridcolor: gridOf(dark) } } : axis);
 
 function layout(dark, x, y) {
   const ink = inkOf(dark);
-  const axis = { gridcolor: dark ? "#3a3f47" : "#dddddd", zeroline: false, automargin: true, ticks: "outside", tickcolor: "rgba(0,0,0,0)" };
+  const axis = { gridcolor: gridOf(dark), zeroline: false, automargin: true, ticks: "outside", tickcolor: "rgba(0,0,0,0)" };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 13 },
     margin: { l: 60, r: 12, t: 34, b: 48 }, hovermode: "closest", showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-    xaxis: { ...axis, ...x }, yaxis: { ...axis, ...y },
+    xaxis: { ...axis, ...coloured(x, dark) }, yaxis: { ...axis, ...coloured(y, dark) },
   };
 }
 
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] };
 
+// Names below each other take the height of a narrow plot.
+const NARROW = 520;
+const MANY = 3;
+
 export function put(element, figure) {
+  const narrow = element.clientWidth < NARROW;
+  const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
+  element.classList.toggle("many", narrow && figure.layout.showlegend && names > MANY);
+  if (narrow) figure.layout.legend.font = { size: 10.5 };
   return Plotly.react(element, figure.data, figure.layout, CONFIG);
 }
 
