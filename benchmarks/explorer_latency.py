@@ -2,13 +2,13 @@
 
     python benchmarks/explorer_latency.py [--events 200] [--views learning query ...] [--dash PYTHON]
 
-For each view a slider runs along a path of events, the next one as soon as something new was drawn;
-every tenth time it comes to rest, in slow views (map, strength) every fiftieth. "First" is the time
-from the message to the first line or map that can be drawn, "screen" to the last one at screen
+For each view a slider runs along a path of events, the next one as soon as all lines were drawn anew;
+every tenth time it comes to rest. "First" is the time from the message to the first line or map that
+can be drawn, "whole" to the last of them, with few points, "screen" to more points, still at screen
 accuracy, "number" to the values at the present settings at the package's default accuracy, and
-"final" to the end of the refined answer. Beside the time on the clock stands
-the processor time that the server and its workers took, which a busy machine does not stretch; work
-of two workers at once counts twice in it.
+"final" to the end of the refined answer. Beside the time on the clock stands the processor time that
+the server and its workers took, and that of the longest way, the server and the busiest worker: what
+the clock would show at least if nothing had to wait. A busy machine stretches the clock alone.
 
 With --dash the learning-curve view written in Dash (benchmarks/explorer_dash.py) is asked for a tenth
 of the same path in the same run, by the interpreter of an environment that has dash and this package.
@@ -46,25 +46,23 @@ SLIDERS = {
     "inside": ("strength", 5.0, 3.0),
 }
 REST = 10
-REST_IF_SLOW = 50
-SLOW = ("map", "strength")
 DASH_PORT = 8722
-MARKS = ("first", "screen", "number", "final")
+MARKS = ("first", "whole", "screen", "number", "final")
 
 
 class Meter:
-    """Processor time of a process and all that descend from it, also of those that have ended."""
+    """Processor time of a process and of all that descend from it, also of those that have ended."""
 
     def __init__(self, process: int) -> None:
-        self._process = process
+        self.process = process
         self._read: dict[int, float] = {}
 
-    def read(self) -> float:
-        """Return the time so far, in seconds."""
-        for member in self._family(self._process):
+    def read(self) -> dict[int, float]:
+        """Return the time of each of them so far, in seconds."""
+        for member in self._family(self.process):
             known = self._read.get(member, 0.0)
             self._read[member] = max(known, self._of_threads(member), self._of_process(member))
-        return sum(self._read.values())
+        return dict(self._read)
 
     def _of_threads(self, process: int) -> float:
         """Return what the threads that are there took, to the nanosecond."""
@@ -96,10 +94,19 @@ class Stopwatch:
         self._meter = meter
         self._begin = time.perf_counter(), meter.read()
 
-    def read(self) -> tuple[float, float]:
-        """Return both times so far, in seconds."""
+    def read(self) -> tuple[float, float, float]:
+        """Return times so far in seconds: on the clock, of all processes, of the longest way.
+
+        The longest way is the server and the worker that had most to do: without waiting for a
+        processor, for others or for messages no answer is sooner there.
+        """
         clock = time.perf_counter() - self._begin[0]
-        return clock, self._meter.read() - self._begin[1]
+        took = {
+            process: seconds - self._begin[1].get(process, 0.0)
+            for process, seconds in self._meter.read().items()
+        }
+        workers = [seconds for process, seconds in took.items() if process != self._meter.process]
+        return clock, sum(took.values()), took[self._meter.process] + max(workers, default=0.0)
 
 
 def way(view: str, events: int) -> list[float]:
@@ -113,20 +120,19 @@ async def path(url: str, view: str, events: int, meter: Meter) -> dict[str, list
     times: dict[str, list[Any]] = {mark: [] for mark in MARKS}
     address, origin = url.replace("http", "ws") + "socket", url.rstrip("/")
     async with websockets.connect(address, origin=origin, max_size=None) as socket:
-        rest = REST_IF_SLOW if view in SLOW else REST
         for number, value in enumerate(way(view, events)):
             state = {"view": view, SLIDERS[view][0]: float(value)}
             message = {"kind": "draw", "number": number, "state": state}
             watch = Stopwatch(meter)
             await socket.send(json.dumps(message))
-            seen = await answers(socket, number, watch, final=number % rest == rest - 1)
+            seen = await answers(socket, number, watch, final=number % REST == REST - 1)
             for mark, reading in seen.items():
                 times[mark].append(reading)
     return times
 
 
 async def answers(socket: Any, number: int, watch: Stopwatch, final: bool) -> dict[str, Any]:
-    """Return when an answer came: its first piece, its screen accuracy, its end."""
+    """Return when an answer came: its first line, all of them, screen accuracy, its end."""
     seen: dict[str, Any] = {}
     while True:
         message = json.loads(await socket.recv())
@@ -136,6 +142,8 @@ async def answers(socket: Any, number: int, watch: Stopwatch, final: bool) -> di
             raise RuntimeError(message["text"])
         if message["kind"] in ("line", "map", "tokens"):
             seen.setdefault("first", watch.read())
+        if message["kind"] == "whole":
+            seen["whole"] = watch.read()
             if not final:
                 return seen
         if message["kind"] == "numbers" and message["accuracy"] == "final":
@@ -146,7 +154,7 @@ async def answers(socket: Any, number: int, watch: Stopwatch, final: bool) -> di
                 return seen
 
 
-def dash_times(python: str, events: int) -> list[tuple[float, float]]:
+def dash_times(python: str, events: int) -> list[tuple[float, ...]]:
     """Return the waiting times of the same view in Dash."""
     program = str(Path(__file__).with_name("explorer_dash.py"))
     times = []
@@ -185,15 +193,15 @@ def ask_dash(strength: float) -> None:
     raise RuntimeError("the page in Dash does not answer")
 
 
-def cells(times: list[tuple[float, float]]) -> str:
-    """Return median and 95th percentile in milliseconds, on the clock and of the processors."""
+def cells(times: list[tuple[float, ...]]) -> str:
+    """Return median and 95th percentile in milliseconds, of each kind of time."""
     if not times:
         return "–"
     shown = [
         f"{middle:.0f} / {high:.0f}"
         for middle, high in 1000 * np.percentile(np.array(times), [50, 95], axis=0).T
     ]
-    return f"{shown[0]} ({shown[1]})"
+    return f"{shown[0]} ({'; '.join(shown[1:])})"
 
 
 def main() -> None:
@@ -204,7 +212,8 @@ def main() -> None:
     parser.add_argument("--dash", metavar="PYTHON")
     options = parser.parse_args()
     command = [sys.executable, "-m", "sparsetoken", "explore", "--no-browser"]
-    print("median / 95th percentile in ms on the clock (of the processors)")
+    print("median / 95th percentile in ms on the clock (of all processors; of the longest way)")
+    print("processes that wanted a processor, before:", os.getloadavg())
     print("| view |", " | ".join(MARKS), "|")
     print("|---" * (1 + len(MARKS)) + "|")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -223,7 +232,7 @@ def main() -> None:
             server.terminate()
     if options.dash:
         print(
-            "| learning, in Dash | | | |",
+            "| learning, in Dash | | | | |",
             cells(dash_times(options.dash, options.events // 10)),
             "|",
         )

@@ -4,14 +4,17 @@ import ast
 import json
 import runpy
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from sparsetoken import ParameterError
 from sparsetoken.cli import main
+from sparsetoken.explorer import texts, views
 from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.state import State
 from sparsetoken.explorer.texts import as_command, as_python, as_study
@@ -76,9 +79,48 @@ def test_python_of_maps_and_of_one_sequence(tmp_path: Path, capsys) -> None:
     assert list(known["scores"]) == pytest.approx(piece["scores"])
     weights = known["weights"] / known["weights"].sum()
     assert list(weights) == pytest.approx(piece["weights"])
-    wide = {"view": "map", "classifiers": ["pooled"], "ridge": 0.1}
-    compile(as_python(State.from_values(wide)), "page", "exec")
-    assert "phase_map" in as_python(State.from_values(wide))
+
+
+@pytest.fixture
+def small_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let maps have three settings a side, on the page and in what it hands out."""
+    small = replace(FINAL, side=3)
+    monkeypatch.setattr(views, "FINAL", small)
+    monkeypatch.setattr(texts, "FINAL", small)
+
+
+# The tolerance of both, and what each leaves: their points begin elsewhere.
+MAP_AGREES = 2 * views.MAP.final
+
+
+@pytest.mark.usefixtures("small_maps")
+@pytest.mark.parametrize("over", ["strength", "alpha0"])
+def test_the_program_of_a_phase_map_gives_its_errors_and_capacities(over: str, tmp_path) -> None:
+    values = {"view": "map", "ridge": 0.1, "over": over, "start": 2, "stop": 6, "second_start": 1}
+    state = State.from_values(values)
+    found = run_python(state, tmp_path)["found"]
+    (piece,) = pieces(state, views.FINAL, none)
+    for name in ("attention", "pooled"):
+        shown = np.array(piece["values"][name])
+        assert shown.shape == found.errors[name].shape == (3, 3)
+        assert shown == pytest.approx(found.errors[name], abs=MAP_AGREES)
+    # Samples that can be separated over those that there are: 1 on the contour.
+    ratios = np.array(piece["values"]["capacity_ratio"])
+    assert ratios == pytest.approx(found.capacities, rel=0.02)
+    result = CliRunner().invoke(main, [*shlex.split(as_command(state))[1:], "--json"])
+    assert result.exit_code == 0, result.output
+    errors = [row["test_error_attention"] for row in json.loads(result.stdout)["results"]]
+    assert errors == pytest.approx(found.errors["attention"].ravel().tolist(), abs=MAP_AGREES)
+
+
+@pytest.mark.usefixtures("small_maps")
+def test_the_program_of_a_map_with_a_given_query_gives_its_errors(tmp_path: Path, capsys) -> None:
+    values = {"view": "map", "ridge": 0.1, "given_query": 1, "over": "alignment", "start": 0.5}
+    state = State.from_values({**values, "stop": 0.9, "second_start": 1, "logarithmic": 0})
+    run_python(state, tmp_path)
+    (piece,) = pieces(state, views.FINAL, none)
+    printed = np.array(ast.literal_eval(capsys.readouterr().out))
+    assert printed == pytest.approx(np.array(piece["values"]["attention"]), abs=MAP_AGREES)
 
 
 @pytest.mark.parametrize("preset", [*PRESETS, *TOUR], ids=lambda preset: preset.name)

@@ -508,6 +508,8 @@ def _map(state: State) -> list[Line]:
             if over in ("alpha0", "alpha1"):
                 at = [vary(over, value, training)[0] for value in row.x]
                 asked, over = tuple(total_samples(item) for item in at), "alpha1"
+            elif over in Query.__dataclass_fields__:
+                asked, over = (whole.alpha1,) * len(row.x), "alpha1"
             source = replace(source, training=whole, over=over)
             row = replace(row, source=source, asked=asked)
         rows.append(row)

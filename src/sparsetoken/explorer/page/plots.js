@@ -44,13 +44,13 @@ const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: [
 
 // Names below each other take the height of a narrow plot.
 const NARROW = 520;
-const MANY = 3;
+const MANY = 4;
 
 export function put(element, figure) {
   const narrow = element.clientWidth < NARROW;
   const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
   element.classList.toggle("many", narrow && figure.layout.showlegend && names > MANY);
-  if (narrow) figure.layout.legend.font = { size: 10.5 };
+  if (narrow) Object.assign(figure.layout, { height: element.clientHeight, legend: { ...figure.layout.legend, font: { size: 10.5 } } });
   return Plotly.react(element, figure.data, figure.layout, CONFIG);
 }
 
