@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from sparsetoken.sweeps.store import Store
     from sparsetoken.task import Query, Step, Task, Training
     from sparsetoken.theory.alignment import Alignment, align
-    from sparsetoken.theory.capacity import Capacity, capacity
+    from sparsetoken.theory.capacity import Capacity, capacity, capacity_curve
     from sparsetoken.theory.descent import DescentState, descend
     from sparsetoken.theory.floor import Floor, HardPhase, floor, floor_curve, hard_phase
     from sparsetoken.theory.localisation import FreeResponse, Localisation, localise
@@ -131,7 +131,7 @@ _HOMES = {
     "sweeps.store": ("Store",),
     "task": ("Query", "Step", "Task", "Training"),
     "theory.alignment": ("Alignment", "align"),
-    "theory.capacity": ("Capacity", "capacity"),
+    "theory.capacity": ("Capacity", "capacity", "capacity_curve"),
     "theory.descent": ("DescentState", "descend"),
     "theory.floor": ("Floor", "HardPhase", "floor", "floor_curve", "hard_phase"),
     "theory.localisation": ("FreeResponse", "Localisation", "localise"),
@@ -199,6 +199,7 @@ __all__ = [
     "VectorisedClassifier",
     "align",
     "capacity",
+    "capacity_curve",
     "check_loss",
     "compare",
     "curve",

@@ -4,7 +4,17 @@ from scipy import integrate, optimize
 from scipy.special import softmax
 from scipy.stats import norm
 
-from sparsetoken import ParameterError, Query, Task, Training, align, capacity, predict
+from sparsetoken import (
+    ParameterError,
+    Query,
+    Task,
+    Training,
+    align,
+    capacity,
+    capacity_curve,
+    predict,
+)
+from sparsetoken.task import vary
 from sparsetoken.theory.laws import attention_law, pooled_law
 from sparsetoken.theory.margin import Hinged, WidestMargin, least_excess
 from sparsetoken.theory.reuse import reused_law
@@ -172,3 +182,26 @@ def test_a_capacity_beyond_the_points_of_a_law_is_not_called_infinite_for_sure()
     assert above.solution.converged
     assert above.margin is None
     assert 0 < above.uncertainty.test_error < 0.3 * above.test_error
+
+
+@pytest.mark.parametrize("over", ["strength", "alpha0", "alignment"])
+def test_a_curve_of_capacities_agrees_with_its_points(over: str) -> None:
+    task = Task(10, 1, 5.0)
+    training = Training(4.0, 2.0, query_step=20.0) if over == "alpha0" else None
+    query = None if over == "alpha0" else Query(0.9, 1.5)
+    # The second value is beyond what the points of the law can tell, if it is a strength.
+    values = [3.0, 30.0, 5.0, 6.0] if over == "strength" else [0.5, 0.8, 0.9]
+    found = capacity_curve(task, training, over=over, values=values, query=query)
+    assert (found.over, found.values) == (over, tuple(values))
+    assert over not in found.settings
+    for value, record in zip(values, found, strict=True):
+        varied_task, varied_training, varied_query = vary(over, value, task, training, query)
+        alone = capacity(varied_task, varied_training, query=varied_query)
+        assert record.alpha == pytest.approx(alone.alpha, rel=1e-8)
+        assert record.uncertainty == pytest.approx(alone.uncertainty, rel=1e-4)
+        assert record.query == alone.query
+
+
+def test_a_curve_of_capacities_refuses_fields_that_nothing_has() -> None:
+    with pytest.raises(ParameterError, match="over"):
+        capacity_curve(Task(10, 1, 5.0), over="alpha0", values=[1.0], classifier="pooled")

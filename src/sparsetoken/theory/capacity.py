@@ -1,21 +1,24 @@
 """How many samples per dimension a linear readout can separate (docs/theory.md, section 6)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
-from sparsetoken.records import Record
-from sparsetoken.task import Query, Task, Training
+from sparsetoken.records import Curve, Record
+from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.laws import FeatureLaw, classifier_law
-from sparsetoken.theory.margin import EXCESS_FLOOR, largest_capacity, least_excess
+from sparsetoken.theory.margin import EXCESS_FLOOR, Excess, largest_capacity, least_excess
 from sparsetoken.theory.prediction import chosen_query, feature_law, reuses, training_law
 from sparsetoken.theory.replicates import replicate_error
 
-__all__ = ["Capacity", "capacity"]
+__all__ = ["Capacity", "capacity", "capacity_curve"]
 
 # Points a class and replicate, as powers of two: to begin with, and where that is not enough.
 _FIRST_SIZE = 9
@@ -95,23 +98,89 @@ def capacity(
     >>> round(found.alpha, 1)
     20.8
     """
-    tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
-    given = query
-    query, _ = chosen_query(task, training, classifier, query)
-    if training is not None and reuses(training, classifier, given):
-        return _without_split(task, training, classifier)
-    found = _of_law(feature_law(task, classifier, query, _FIRST_SIZE), query)
-    # Few sequences decide a large capacity: points that reach into the tails tell far more of them.
-    laws = classifier_law(classifier)
-    for size in _FINER_SIZES:
-        if found.uncertainty <= tolerance * min(found.alpha, 1 / EXCESS_FLOOR):
-            break
-        found = _of_law((laws.make_rare or laws.make)(task, query, size, 0), query)
-    return found
+    return _Path(classifier, tolerance).capacity(task, training, query)
 
 
-def _of_law(law: FeatureLaw, query: Query | None) -> Capacity:
-    result = least_excess(law)
+@one_thread
+def capacity_curve(
+    task: Task,
+    training: Training | None = None,
+    *,
+    over: str = "strength",
+    values: Iterable[float],
+    classifier: str = "attention",
+    query: Query | None = None,
+    tolerance: float = 1e-2,
+) -> Curve[Capacity]:
+    """Predict the capacity along a path; each point starts from the solution of the one before.
+
+    Parameters
+    ----------
+    over : str
+        A numeric field of `Task`, or of `Training` or `Query` if one is given.
+    values : iterable of float
+        Its values, in the order in which results are returned.
+    task, training, classifier, query, tolerance
+        As in `capacity`.
+
+    Returns
+    -------
+    Curve of Capacity
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, capacity_curve
+    >>> found = capacity_curve(Task(10, 1, 5.0), values=[0.0, 5.0, 10.0], classifier="pooled")
+    >>> [round(alpha, 1) for alpha in found.column("alpha")]
+    [2.0, 3.0, 8.9]
+    """
+    path = _Path(classifier, tolerance)
+    validation.instance("task", task, Task)
+    validation.instance("training", training, Training, optional=True)
+    validation.instance("query", query, Query, optional=True)
+    points, records = [], []
+    for value in values:
+        points.append(value)
+        records.append(path.capacity(*vary(over, value, task, training, query)))
+    fixed: dict[str, Any] = {"classifier": classifier}
+    for part in (task, training, query):
+        fixed |= part.to_dict() if part is not None else {}
+    fixed.pop(over, None)
+    return Curve(over, tuple(points), tuple(records), fixed)
+
+
+class _Path:
+    """Capacities one after another, each law starting from the solution of the last one."""
+
+    def __init__(self, classifier: str, tolerance: float) -> None:
+        self.law = classifier_law(classifier)
+        self.classifier = classifier
+        self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
+        self._last: Array | None = None
+
+    def capacity(self, task: Task, training: Training | None, given: Query | None) -> Capacity:
+        """Return the capacity, refining the law until the tolerance is met."""
+        query, _ = chosen_query(task, training, self.classifier, given)
+        if training is not None and reuses(training, self.classifier, given):
+            return _without_split(task, training, self.classifier)
+        found = self._of_law(feature_law(task, self.classifier, query, _FIRST_SIZE), query)
+        # Few sequences decide a large capacity: points that reach into the tails tell far more.
+        make = self.law.make_rare or self.law.make
+        for size in _FINER_SIZES:
+            if found.uncertainty <= self.tolerance * min(found.alpha, 1 / EXCESS_FLOOR):
+                break
+            found = self._of_law(make(task, query, size, 0), query)
+        return found
+
+    def _of_law(self, law: FeatureLaw, query: Query | None) -> Capacity:
+        result = least_excess(law, self._last)
+        clear = result.converged and result.evaluation.hinged.value >= EXCESS_FLOOR
+        self._last = result.point if clear else None
+        return _of_excess(law, result, query)
+
+
+def _of_excess(law: FeatureLaw, result: NewtonResult[Excess], query: Query | None) -> Capacity:
+    """Return the capacity 1/H of a law, from its least excess H."""
     excess = result.evaluation.hinged
     exact = law.replicates == 1
     beyond = law.dimension_ratio * largest_capacity(law)

@@ -21,7 +21,7 @@ from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.theory.laws import FeatureLaw
 
-__all__ = ["EXCESS_FLOOR", "Hinged", "largest_capacity", "least_excess", "widest_margin"]
+__all__ = ["EXCESS_FLOOR", "Excess", "Hinged", "largest_capacity", "least_excess", "widest_margin"]
 
 
 # Below this, capacity is beyond 10^9 samples a dimension and counts as unbounded.
@@ -142,7 +142,7 @@ _INNER_STEPS = 30
 
 
 @dataclass(frozen=True)
-class _Excess:
+class Excess:
     """H in (μ, b, a) at margin 0 and ν = 1: least over (μ, b) and largest over a at capacity."""
 
     gradient: Array
@@ -150,12 +150,13 @@ class _Excess:
     hinged: Hinged
 
     @classmethod
-    def evaluate(cls, law: FeatureLaw, point: Array) -> "_Excess":
+    def evaluate(cls, law: FeatureLaw, point: Array) -> "Excess":
+        """Evaluate H and its derivatives at (μ, b, a)."""
         found = _AtMargin.evaluate(law, np.append(point, 1.0), 0.0)
         return cls(found.gradient[:-1], found.hessian[:-1, :-1], found.hinged)
 
 
-def least_excess(law: FeatureLaw, start: Array | None = None) -> NewtonResult[_Excess]:
+def least_excess(law: FeatureLaw, start: Array | None = None) -> NewtonResult[Excess]:
     """Return the (μ, b, a) of min over (μ, b) of max over a of H at margin 0: 1/capacity.
 
     Kept as long as the law itself. `start` is the answer for a law nearby; without one, that for
@@ -171,10 +172,10 @@ def least_excess(law: FeatureLaw, start: Array | None = None) -> NewtonResult[_E
     return _KNOWN[law]
 
 
-_KNOWN: WeakKeyDictionary[FeatureLaw, NewtonResult["_Excess"]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[FeatureLaw, NewtonResult["Excess"]] = WeakKeyDictionary()
 
 
-def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
+def _least_excess(law: FeatureLaw) -> NewtonResult[Excess]:
     """Follow Newton's steps on max_a H, which is convex in (μ, b), from 0.
 
     Where H falls to 0 far away, as exp(-x²), a step of Newton's method is short: it is doubled as
@@ -195,7 +196,7 @@ def _least_excess(law: FeatureLaw) -> NewtonResult[_Excess]:
         point, found = _lowered(law, point, found, direction)
         if found.hinged.value > (1 - 1e-6) * value:
             break
-    at_end = _Excess.evaluate(law, point[:-1])
+    at_end = Excess.evaluate(law, point[:-1])
     if at_end.hinged.value < EXCESS_FLOOR:
         return NewtonResult(point[:-1], at_end, 0.0, converged=True, steps=steps)
     return _stationary_excess(law, point[:-1])
@@ -227,9 +228,9 @@ def _lowered(
 _OUTER_STEPS = 100
 
 
-def _stationary_excess(law: FeatureLaw, start: Array) -> NewtonResult[_Excess]:
+def _stationary_excess(law: FeatureLaw, start: Array) -> NewtonResult[Excess]:
     every = np.ones(len(start), dtype=bool)
-    return newton(lambda x: _Excess.evaluate(law, x), start, every, ~every)
+    return newton(lambda x: Excess.evaluate(law, x), start, every, ~every)
 
 
 @dataclass(frozen=True)
