@@ -201,32 +201,65 @@ def _over_noise(loss: Loss, centre: Array, noise: Array, step: Array, order: int
 
 
 def _piecewise_moments(loss: Loss, centre: Array, noise: Array, step: Array) -> Array:
-    """Return the moments in closed form: between the edges p is linear in G and D is constant."""
-    total = np.zeros((len(centre), len(MOMENTS)))
-    bounds = np.array([-np.inf, *loss.breakpoints, np.inf])
-    for low, high in itertools.pairwise(bounds):
+    """Return the moments in closed form: between the edges p is linear in G and D is constant.
+
+    r lies on a quadratic piece of the loss, or rests at a kink between two of them.
+    """
+    margins = centre, noise, step
+    moving = [_on_piece(piece, *margins) for piece in _quadratic_pieces(loss)]
+    resting = [_kink(loss, kink, slopes, *margins) for kink, slopes in _kinks(loss)]
+    return np.asarray(sum(moving + resting))
+
+
+@dataclass(frozen=True)
+class _QuadraticPiece:
+    """ℓ(r) = value + slope s + curvature s²/2, s = r - reference, for r between two ends."""
+
+    ends: tuple[float, float]
+    reference: float
+    value: float
+    slope: float
+    curvature: float
+
+    def slope_at(self, margin: float) -> float:
+        """Return ℓ' at a margin on the piece."""
+        return self.slope + self.curvature * (margin - self.reference)
+
+
+def _quadratic_pieces(loss: Loss) -> list[_QuadraticPiece]:
+    """Return the pieces of a loss, each with an end that is finite, or 0, as its reference."""
+    pieces = []
+    for low, high in itertools.pairwise([-np.inf, *loss.breakpoints, np.inf]):
         reference = low if np.isfinite(low) else high if np.isfinite(high) else 0.0
+        # At a kink the piece's own slope is that on its side.
         inside = np.array([np.nextafter(reference, high if np.isfinite(low) else low)])
-        value, slope, curvature = (
-            float(f(inside)[0]) for f in (loss.value, loss.slope, loss.curvature)
-        )
-        omegas = (
-            end if np.isinf(end) else end + step * (slope + curvature * (end - reference))
-            for end in (low, high)
-        )
-        edges = [np.asarray(omega - centre) / noise for omega in omegas]
-        # r - reference = (ω - reference - t slope)/(1 + t curvature), p = slope + curvature × that.
-        gain = 1 / (1 + step * curvature)
-        offset = (centre - reference - step * slope) * gain
-        stretch = noise * gain
-        piece = (slope + curvature * offset, curvature * stretch, curvature * gain)
-        quadratic = (value, slope, curvature, offset, stretch)
-        total += _piece(edges, piece, quadratic)
-    for kink in loss.breakpoints:
-        left, right = loss.slope(np.nextafter(kink, [-np.inf, np.inf]))
-        if right - left > 1e-9:
-            total += _kink(loss, kink, (left, right), centre, noise, step)
-    return total
+        derivatives = (float(f(inside)[0]) for f in (loss.value, loss.slope, loss.curvature))
+        pieces.append(_QuadraticPiece((low, high), reference, *derivatives))
+    return pieces
+
+
+def _kinks(loss: Loss) -> list[tuple[float, tuple[float, float]]]:
+    """Return the breakpoints at which the slope jumps, each with the slopes on both sides."""
+    sides = [(kink, loss.slope(np.nextafter(kink, [-np.inf, np.inf]))) for kink in loss.breakpoints]
+    return [(kink, (left, right)) for kink, (left, right) in sides if right - left > _JUMP]
+
+
+# Less is rounding, and no kink.
+_JUMP = 1e-9
+
+
+def _on_piece(part: _QuadraticPiece, centre: Array, noise: Array, step: Array) -> Array:
+    """Return the moments over the interval of G on which r lies on a piece of the loss."""
+    # r is at an end of the piece where ω = r + t ℓ'(r).
+    omegas = (end if np.isinf(end) else end + step * part.slope_at(end) for end in part.ends)
+    edges = [np.asarray(omega - centre) / noise for omega in omegas]
+    # r - reference = (ω - reference - t slope)/(1 + t curvature), p = slope + curvature × that.
+    gain = 1 / (1 + step * part.curvature)
+    offset = (centre - part.reference - step * part.slope) * gain
+    stretch = noise * gain
+    slope = part.slope + part.curvature * offset
+    piece = (slope, part.curvature * stretch, part.curvature * gain)
+    return _piece(edges, piece, (part.value, part.slope, part.curvature, offset, stretch))
 
 
 def _kink(
