@@ -8,6 +8,8 @@ classes: one output each.
 from typing import Any, Self
 
 import numpy as np
+import torch
+from torch import nn
 
 LEAST_EPOCHS = 60
 LEAST_STEPS = 1000
@@ -23,8 +25,6 @@ class GatedNetwork:
 
     def fit(self, X: list[np.ndarray], y: np.ndarray) -> Self:
         """Train on bags (L_i, d) with their classes."""
-        import torch
-
         torch.set_num_threads(1)
         torch.manual_seed(self.seed)
         tokens = np.concatenate([np.asarray(x, dtype=np.float32) for x in X])
@@ -53,8 +53,6 @@ class GatedNetwork:
 
     def decision_function(self, X: list[np.ndarray]) -> np.ndarray:
         """Return (n,) for two classes, else (n, classes)."""
-        import torch
-
         self.network.eval()
         with torch.no_grad():
             parts = [
@@ -72,16 +70,12 @@ class GatedNetwork:
 
     def attention(self, X: list[np.ndarray]) -> list[np.ndarray]:
         """Return the weights of each bag's tokens."""
-        import torch
-
         with torch.no_grad():
             bags, mask = self._padded(X)
             weights = self.network(bags, mask)[1].numpy()
         return [row[: len(x)] for row, x in zip(weights, X, strict=True)]
 
     def _padded(self, X: list[np.ndarray]) -> tuple[Any, Any]:
-        import torch
-
         longest = max(map(len, X))
         bags = np.zeros((len(X), longest, len(self.location)), dtype=np.float32)
         mask = np.zeros((len(X), longest), dtype=bool)
@@ -94,9 +88,6 @@ class GatedNetwork:
         return self.network(bags, mask)[0]
 
     def _network(self, dimension: int, outputs: int) -> Any:
-        import torch
-        from torch import nn
-
         class GatedAttention(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -121,12 +112,15 @@ class TorchmilNetwork(GatedNetwork):
     Its last layer has one output; for several classes it is replaced by one with an output each.
     """
 
-    def _network(self, dimension: int, outputs: int) -> Any:
-        from torch import nn
-        from torchmil.models import ABMIL
+    def __init__(self, seed: int) -> None:
+        from torchmil.models import ABMIL  # here, so that a fit's time has no import in it
 
+        super().__init__(seed)
+        self.architecture = ABMIL
+
+    def _network(self, dimension: int, outputs: int) -> Any:
         embed = nn.Sequential(nn.Linear(dimension, UNITS), nn.ReLU())
-        network = ABMIL(in_shape=(dimension,), att_dim=UNITS, gated=True, feat_ext=embed)
+        network = self.architecture(in_shape=(dimension,), att_dim=UNITS, gated=True, feat_ext=embed)
         if outputs > 1:
             network.classifier = nn.Linear(UNITS, outputs)
         return network

@@ -28,6 +28,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def logistic(*steps: Any) -> Any:
 
 def token_kernel(seed: int) -> Any:
     """Return tokens as they are, standardised, and features of an RBF kernel beside them."""
-    kernel = make_pipeline(StandardScaler(), Nystroem(n_components=250, random_state=seed))
+    kernel = make_pipeline(StandardScaler(), Nystroem(n_components=150, random_state=seed))
     return TokenWise(make_union(StandardScaler(), kernel), random_state=seed)
 
 
@@ -314,6 +315,19 @@ def show(results: list[Result]) -> None:
             print(f"{model}: {np.median(ratios):.1f} times as fast as the network (median)")
 
 
+def known_results(path: Path | None) -> list[Result]:
+    if path is None or not path.exists():
+        return []
+    return [Result(**row) for row in json.loads(path.read_text())]
+
+
+def save(results: list[Result], path: Path) -> None:
+    """Write all fits, so that the file is whole whenever the program is stopped."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps([asdict(result) for result in results], indent=0) + "\n")
+    part.replace(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path("wheels"), help="of the wheels")
@@ -321,33 +335,33 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=["all"], help="names, 'choice', 'report'")
     parser.add_argument("--repeats", type=int, default=1, help="of five folds")
     parser.add_argument("--folds", type=int, nargs="+", default=range(5), help="which of each five")
-    parser.add_argument("--json", type=Path, help="write every fit to this file, and add to it")
-    parser.add_argument("--table", type=Path, help="only show the tables of such a file")
+    parser.add_argument(
+        "--json", type=Path, help="add every fit to this file; fits that it has are not run again"
+    )
+    parser.add_argument("--table", type=Path, nargs="+", help="only show the tables of such files")
     options = parser.parse_args()
     if options.table:
-        rows = [Result(**row) for row in json.loads(options.table.read_text())]
+        rows = [row for path in options.table for row in known_results(path)]
         show([row for row in rows if row.fold % 5 in options.folds])
         return
     groups = {"quick": QUICK, "all": tuple(MODELS)}
     models = [name for given in options.models for name in groups.get(given, (given,))]
     parts = {"choice": CHOICE, "report": REPORT, "all": (*CHOICE, *REPORT)}
     names = [name for given in options.sets for name in parts.get(given, (given,))]
-    results: list[Result] = []
-    if options.json and options.json.exists():
-        rows = [Result(**row) for row in json.loads(options.json.read_text())]
-        again = [
-            r.model in models and r.name in names and r.fold % 5 in options.folds for r in rows
-        ]
-        results = [row for row, done in zip(rows, again, strict=True) if not done]
+    results = known_results(options.json)
+    done = {(r.name, r.model, r.fold) for r in results}
     wheels = download(options.folder)
-    for name in names:
-        part = "choice" if name in CHOICE else "report"
-        for fold, split in enumerate(splits(name, wheels, options.repeats)):
-            if fold % 5 in options.folds:
-                results += [run(part, name, model, fold, split) for model in models]
-        print(f"{name} done", file=sys.stderr, flush=True)
-        if options.json:
-            options.json.write_text(json.dumps([asdict(r) for r in results], indent=0) + "\n")
+    for fold in (5 * repeat + one for repeat in range(options.repeats) for one in options.folds):
+        for name in names:
+            missing = [model for model in models if (name, model, fold) not in done]
+            if missing:
+                split = next(islice(splits(name, wheels, options.repeats), fold, None))
+            for model in missing:
+                part = "choice" if name in CHOICE else "report"
+                results.append(run(part, name, model, fold, split))
+                if options.json:
+                    save(results, options.json)
+        print(f"fold {fold} done", file=sys.stderr, flush=True)
     show(results)
 
 

@@ -150,19 +150,36 @@ def _objective(
 
 def test_linear_gradient_is_the_derivative() -> None:
     rng = np.random.default_rng(0)
-    labels = np.where(rng.uniform(size=(3, 20)) < 0.5, 1.0, -1.0)
-    weights = np.full((3, 20), 1 / 20)
-    for shape in ((20, 4), (3, 20, 4)):
-        features = rng.standard_normal(shape)
-        objective = LinearObjective(
-            features, labels, weights, get_loss("logistic"), np.array([0.1, 1.0, 0.0])
-        )
-        points, rows = rng.standard_normal((2, 5)), np.array([2, 0])
+    objective = LinearObjective(
+        features=[rng.standard_normal((20, 4)), rng.standard_normal((20, 2))],
+        ends=np.array([2, 3]),
+        labels=np.where(rng.uniform(size=(3, 20)) < 0.5, 1.0, -1.0),
+        weights=np.full((3, 20), 1 / 20),
+        loss=get_loss("logistic"),
+        ridges=np.array([0.1, 1.0, 0.0]),
+        units=rng.uniform(0.5, 2, size=(3, 4)),
+    )
+    for rows in (np.array([0, 2]), np.array([1]), np.arange(3)):
+        points = rng.standard_normal((len(rows), 5))
         _, gradients = objective(points, rows)
         for axis in range(5):
             step = 1e-6 * np.eye(5)[axis]
             difference = objective(points + step, rows)[0] - objective(points - step, rows)[0]
             np.testing.assert_allclose(gradients[:, axis], difference / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_linear_decisions_are_those_of_the_groups_features() -> None:
+    rng = np.random.default_rng(1)
+    features = [rng.standard_normal((20, 4)), rng.standard_normal((20, 2))]
+    units = rng.uniform(0.5, 2, size=(3, 4))
+    ones = np.ones((3, 20))
+    objective = LinearObjective(
+        features, np.array([2, 3]), ones, ones / 20, get_loss("logistic"), np.ones(3), units
+    )
+    points = rng.standard_normal((3, 5))
+    readouts = points[:, :4] / units
+    by_hand = [features[0] @ readouts[0], features[0] @ readouts[1], features[1] @ readouts[2, :2]]
+    np.testing.assert_allclose(objective.decisions(points), by_hand + points[:, 4:])
 
 
 def test_descents_together_end_where_each_ends_alone() -> None:
@@ -421,6 +438,22 @@ def test_repeating_samples_is_weighting_them() -> None:
     repeated = model.fit(X[twice], y[twice]).decision_function(X)
     assert model.model_.plan == plan
     np.testing.assert_allclose(weighted, repeated, rtol=1e-3, atol=1e-3)
+
+
+def test_repeating_samples_is_weighting_them_where_tokens_are_whitened() -> None:
+    rng = np.random.default_rng(1)
+    X, y, _ = equal_bags(strength=4.0)
+    X = X + rng.standard_normal((*X.shape[:2], 2)) @ (6 * rng.standard_normal((2, X.shape[2])))
+    twice = np.r_[np.arange(40), np.arange(160)[::-1]]
+    weights = np.where(np.arange(160) < 40, 2.0, 1.0)
+    model = AttentionClassifier(tol=1e-10, max_iter=500, random_state=0)
+    weighted = model.fit(X, y, sample_weight=weights)
+    whitening, plan = weighted.model_.scaler.whitening, weighted.model_.plan
+    decisions = weighted.decision_function(X)
+    repeated = model.fit(X[twice], y[twice])
+    np.testing.assert_allclose(whitening, repeated.model_.scaler.whitening, rtol=1e-7, atol=1e-9)
+    assert repeated.model_.plan == plan
+    np.testing.assert_allclose(decisions, repeated.decision_function(X), rtol=1e-3, atol=1e-3)
 
 
 def test_random_state_decides_everything_random() -> None:

@@ -34,7 +34,7 @@ from sparsetoken.estimators.scaling import (
     Scaler,
     are_correlated,
     first_pass,
-    token_sample,
+    token_moments,
     whitened,
 )
 from sparsetoken.estimators.sequences import Block, Sequences
@@ -244,13 +244,13 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         if self.whiten is False or sequences.lengths.max() == 1 or sequences.dimension == 1:
             return None
         if self.whiten is True:
-            return whitened(scaler, token_sample(sequences, scaler))
+            return whitened(scaler, token_moments(sequences, labelled.weights, scaler))
         if sequences.dimension > WHITEN_AUTO_DIMENSION or "two-step" not in wishes.families:
             return None
         if wishes.plan() is not None:
             return None
-        tokens = token_sample(sequences, scaler)
-        return whitened(scaler, tokens) if are_correlated(tokens) else None
+        moments = token_moments(sequences, labelled.weights, scaler)
+        return whitened(scaler, moments) if are_correlated(moments) else None
 
     def attention(self, X: Any, mask: Any = None, target: Any = None) -> Any:
         """Return the weight of each token, of sum 1 in each sequence, averaged over heads.

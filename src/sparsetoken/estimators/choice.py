@@ -4,6 +4,7 @@ The simplest family whose held-out loss is within half a standard error of the b
 that refinement has to earn its keep, and the result is not worse than pooling beyond noise.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from sparsetoken.estimators.heads import (
     prior_bias,
 )
 from sparsetoken.estimators.labelled import Folds, LabelledSequences
-from sparsetoken.estimators.objective import LinearObjective
+from sparsetoken.estimators.objective import Heads, LinearObjective
 from sparsetoken.estimators.pooling import Pooling, segment_sums
 from sparsetoken.estimators.query import two_step_directions
 from sparsetoken.estimators.scaling import Scaler
@@ -46,8 +47,15 @@ SIMPLER_ERRORS = 0.5
 # Differences of a thousandth decide nothing.
 TOLERANCE = 1e-3
 REFINED_STEPS = 40
-# With more samples an eigenvalue problem of their size takes longer than the readouts it helps.
+# The families that read one summary alone, in the order of `SUMMARIES`.
+PARTS = ("pooled", "maxima", "minima")
+# With more samples, or features, an eigenvalue problem of their size takes longer than it saves.
 MOST_FACTORED = 2000
+MOST_ROTATED = 400
+# Problems times features of readouts that are solved together; more only fill the memory.
+MOST_TOGETHER = 2**14
+# A refined family that is behind by so many standard errors after its first steps is not finished.
+HOPELESS_ERRORS = 2.0
 # By so many standard errors whitening must lower the loss. A small gain of the two-step query was
 # often a loss of the refined ones, on real bags; where directions are shared the gain is large.
 WHITENING_ERRORS = 3.0
@@ -119,20 +127,24 @@ def choose(
     folds = some.folds(FOLDS)
     if folds is None:
         return wishes.fallback(), [], scaler
-    validation = _Validation(some, for_query, folds, scaler, settings)
-    known: dict[str, Candidate] = {}
+    held = _HeldOut(some, folds, settings.loss, settings.unit)
+    scalers = [scaler] if white is None else [scaler, white]
+    validations = [_Validation(some, for_query, held, one, settings) for one in scalers]
+    found = _linear_candidates(validations, wishes)
+    chosen = 0
     if white is not None and "two-step" in wishes.families:
-        other = _Validation(some, for_query, folds, white, settings)
-        known = {"two-step": validation.candidate("two-step", wishes)}
-        mixed = other.candidate("two-step", wishes)
-        excess, error = _paired(known["two-step"], mixed, some.weights, folds.units)
+        excess, error = held.paired(found[0]["two-step"], found[1]["two-step"])
         if excess > WHITENING_ERRORS * error:
-            validation, scaler, known = other, white, {"two-step": mixed}
-    candidates = [
-        known[family] if family in known else validation.candidate(family, wishes)
-        for family in wishes.families
-    ]
-    return _simplest_good(candidates, some.weights, folds.units), candidates, scaler
+            chosen = 1
+            mixed = _linear_candidates(validations[1:], wishes, ("pooled", "extremes"))[0]
+            found[1] = {**found[0], **mixed, **found[1]}
+    candidates = found[chosen]
+    for family in wishes.families:
+        if family not in candidates:
+            best = min(candidates.values(), key=lambda one: one.loss, default=None)
+            candidates[family] = validations[chosen].refined(family, wishes, best)
+    ordered = [candidates[family] for family in wishes.families]
+    return _simplest_good(ordered, held), ordered, scalers[chosen]
 
 
 def _most_samples(sequences: Sequences) -> int:
@@ -140,23 +152,14 @@ def _most_samples(sequences: Sequences) -> int:
     return int(min(MOST_SAMPLES, max(COPY_BYTES / per_sample, 100)))
 
 
-def _simplest_good(candidates: list[Candidate], weights: Array, units: Array) -> Plan:
+def _simplest_good(candidates: list[Candidate], held: "_HeldOut") -> Plan:
     """Return the first candidate within half a standard error of the best."""
     best = min(candidates, key=lambda candidate: candidate.loss)
     for candidate in candidates:
-        excess, error = _paired(candidate, best, weights, units)
+        excess, error = held.paired(candidate, best)
         if excess <= SIMPLER_ERRORS * error:
             return candidate.plan
     return best.plan
-
-
-def _paired(one: Candidate, other: Candidate, weights: Array, units: Array) -> tuple[float, float]:
-    """Return by how much one's loss exceeds the other's, and the standard error of that."""
-    gaps = weights * (one.losses - other.losses)
-    excess = float(gaps.sum())
-    # Copies of a sample are no independent evidence.
-    by_unit = np.bincount(units, gaps - excess * weights)
-    return excess, float(np.sqrt(np.sum(by_unit**2)))
 
 
 def choose_ridge(
@@ -172,8 +175,60 @@ def choose_ridge(
     if folds is None:
         return MIDDLE_RIDGE
     held = _HeldOut(labelled, folds, loss)
-    losses = held.linear_losses(_coordinates(features), LINEAR_RIDGES)
+    path = _Path.of(features, labelled.weights, LINEAR_RIDGES)
+    (losses,) = held.path_losses([path])
     return LINEAR_RIDGES[int(np.argmin(losses @ labelled.weights))]
+
+
+@dataclass(frozen=True)
+class _Path:
+    """Readouts to compare: of the same features, with several ridges.
+
+    Attributes
+    ----------
+    features : array of shape (n, D), or (P, n, D) if every problem has its own
+    variances : array of shape (D,), of the features
+    ridges : tuple of float
+    """
+
+    features: Array
+    variances: Array
+    ridges: tuple[float, ...]
+
+    @classmethod
+    def of(cls, features: Array, weights: Array, ridges: tuple[float, ...]) -> "_Path":
+        """Return the path for features (n, D) along their principal axes.
+
+        Penalised readouts are the same there, and found in few steps. Axes along which samples
+        hardly differ, for the least ridge, are left out.
+        """
+        roots = np.sqrt(weights)[:, None]
+        n, size = features.shape
+        if size <= min(n, MOST_ROTATED):
+            scaled = roots * features
+            values, vectors = np.linalg.eigh(scaled.T @ scaled)
+        elif size > n and n <= MOST_FACTORED:
+            scaled = roots * features
+            values, vectors = np.linalg.eigh(scaled @ scaled.T)
+            vectors = scaled.T @ (vectors / np.sqrt(np.maximum(values, 1e-300)))
+        else:
+            return cls(features.astype(np.float32), weights @ features**2, ridges)
+        kept = values > 0.01 * min(ridges)
+        return cls((features @ vectors[:, kept]).astype(np.float32), values[kept], ridges)
+
+    @classmethod
+    def side_by_side(cls, parts: list["_Path"]) -> "_Path":
+        """Return the path of all parts' features together."""
+        return cls(
+            np.concatenate([part.features for part in parts], axis=1),
+            np.concatenate([part.variances for part in parts]),
+            parts[0].ridges,
+        )
+
+    @property
+    def groups(self) -> list[Array]:
+        """The features that problems share."""
+        return [self.features] if self.features.ndim == 2 else list(self.features)
 
 
 class _HeldOut:
@@ -197,34 +252,68 @@ class _HeldOut:
         training = training / training.sum(axis=1, keepdims=True)
         self.labels = np.repeat(labelled.labels, folds.count, axis=0)
         self.training = np.tile(training, (len(labelled.labels), 1))
+        self.prior = prior_bias(self.labels, self.training, loss)
 
-    def losses_by_level(self, features: Array, ridge: float) -> Array:
-        """Return held-out losses (S, n) of readouts on features (S, P, n, D)."""
-        levels = len(features)
-        side_by_side = np.moveaxis(features, 0, 1).reshape(-1, *features.shape[2:])
-        return self._losses(side_by_side, np.full(levels, ridge))
+    def path_losses(self, paths: list[_Path]) -> list[Array]:
+        """Return held-out losses (R, n) of the readouts along each path, solved together."""
+        losses: list[Array] = []
+        batch: list[_Path] = []
+        for path in paths:
+            batch.append(path)
+            problems = len(self.labels) * sum(len(one.ridges) for one in batch)
+            if problems * max(len(one.variances) for one in batch) > MOST_TOGETHER:
+                losses += self._losses(batch[:-1])
+                batch = batch[-1:]
+        return losses + self._losses(batch)
 
-    def linear_losses(self, features: Array, ridges: tuple[float, ...]) -> Array:
-        """Return held-out losses (R, n) of readouts on features (n, D) or (P, n, D)."""
-        if features.ndim == 3:
-            features = np.repeat(features, len(ridges), axis=0)
-        return self._losses(features, np.array(ridges))
-
-    def _losses(self, features: Array, ridges: Array) -> Array:
-        """Return held-out losses (V, n) of V variants of each problem, all solved together."""
-        times = len(ridges)
+    def _losses(self, paths: list[_Path]) -> list[Array]:
+        if not paths:
+            return []
+        copies = [len(path.ridges) for path in paths]
         objective = LinearObjective(
-            features,
-            np.repeat(self.labels, times, axis=0),
-            np.repeat(self.training, times, axis=0),
+            [features for path in paths for features in path.groups],
+            np.cumsum(
+                [
+                    len(self.labels) * len(path.ridges) // len(path.groups)
+                    for path in paths
+                    for _ in path.groups
+                ]
+            ),
+            np.concatenate([np.repeat(self.labels, times, axis=0) for times in copies]),
+            np.concatenate([np.repeat(self.training, times, axis=0) for times in copies]),
             self.loss,
-            np.tile(ridges, len(self.labels)),
+            np.concatenate([np.tile(path.ridges, len(self.labels)) for path in paths]),
+            self._units(paths),
         )
-        starts = np.zeros((len(objective.labels), features.shape[-1] + 1))
-        starts[:, -1] = prior_bias(objective.labels, objective.weights, self.loss)
+        starts = np.zeros((len(objective.labels), objective.units.shape[1] + 1))
+        starts[:, -1] = np.concatenate([np.repeat(self.prior, times) for times in copies])
         tolerance = 0.3 * TOLERANCE * self.unit
         found = minimise_together(objective, starts, max_steps=100, tolerance=tolerance)
-        return self.losses(objective.decisions(found.points), times)
+        decisions = objective.decisions(found.points)
+        parts = np.split(decisions, np.cumsum(len(self.labels) * np.array(copies))[:-1])
+        return [self.losses(part, times) for part, times in zip(parts, copies, strict=True)]
+
+    def _units(self, paths: list[_Path]) -> Array:
+        """Return the root of the curvature at the start along each parameter: (problems, D)."""
+        margins = self.labels * self.prior[:, None]
+        curvatures = np.vecdot(self.training, self.loss.curvature(margins))
+        curvatures = np.where(curvatures > 0, curvatures, 1.0)  # a loss with a kink has none
+        size = max(len(path.variances) for path in paths)
+        rows = []
+        for path in paths:
+            variances = np.ones(size)
+            variances[: len(path.variances)] = path.variances
+            bends = curvatures[:, None, None] * variances + np.array(path.ridges)[:, None]
+            rows.append(np.sqrt(bends).reshape(-1, size))
+        return np.concatenate(rows)
+
+    def paired(self, one: Candidate, other: Candidate) -> tuple[float, float]:
+        """Return by how much one's loss exceeds the other's, and the standard error of that."""
+        gaps = self.weights * (one.losses - other.losses)
+        excess = float(gaps.sum())
+        # Copies of a sample are no independent evidence.
+        by_unit = np.bincount(self.folds.units, gaps - excess * self.weights)
+        return excess, float(np.sqrt(np.sum(by_unit**2)))
 
     def losses(self, decisions: Array, variants: int) -> Array:
         """Return losses (V, n), summed over classes, from decisions (C·F·V, n)."""
@@ -242,95 +331,170 @@ class _HeldOut:
 
 
 class _Validation:
-    """The candidates, on a standardised copy of the samples in single precision."""
+    """What candidates are made of, on a standardised copy of the samples in single precision."""
 
     def __init__(
         self,
         labelled: LabelledSequences,
         for_query: LabelledSequences | None,
-        folds: Folds,
+        held: _HeldOut,
         scaler: Scaler,
         settings: HeadSettings,
     ) -> None:
-        self.labelled = labelled
-        self.held = _HeldOut(labelled, folds, settings.loss, settings.unit)
+        self.labelled, self.for_query, self.held, self.scaler = labelled, for_query, held, scaler
         sequences = _standardised_copy(labelled.sequences, scaler)
         d = sequences.dimension
         plain = Scaler(np.zeros(d), np.ones(d))
-        self.problems = Problems(sequences, self.held.labels, self.held.training, plain)
+        self.problems = Problems(sequences, held.labels, held.training, plain)
         self.settings = replace(settings, tol=max(settings.tol, TOLERANCE), heads=1)
-        self.given: Array | None = None
-        if for_query is not None:
-            own = two_step_directions(
-                for_query.sequences,
-                for_query.labels,
-                np.broadcast_to(for_query.weights, for_query.labels.shape),
-                scaler,
-                settings.loss,
-            )
-            self.given = np.repeat(own, folds.count, axis=0)
+        self._known_heads: list[Heads] | None = None
+        self._paths: dict[tuple[str, tuple[float, ...]], _Path] = {}
 
     @cached_property
     def directions(self) -> Array:
-        """Each problem's two-step query, from its own training samples: (P, d)."""
-        if self.given is not None:
-            return self.given
-        problems = self.problems
-        return two_step_directions(
-            problems.sequences,
-            problems.labels,
-            problems.weights,
-            problems.scaler,
+        """Each problem's two-step query: (P, d).
+
+        It comes from the problem's own training samples, or from those for the query alone.
+        """
+        given, problems = self.for_query, self.problems
+        if given is None:
+            return two_step_directions(
+                problems.sequences,
+                problems.labels,
+                problems.weights,
+                problems.scaler,
+                self.settings.loss,
+            )
+        own = two_step_directions(
+            given.sequences,
+            given.labels,
+            np.broadcast_to(given.weights, given.labels.shape),
+            self.scaler,
             self.settings.loss,
         )
+        return np.repeat(own, self.held.folds.count, axis=0)
 
     @cached_property
-    def extremes(self) -> Array:
-        """Maxima and minima of the coordinates, never whitened: (n, 2 d)."""
+    def summaries(self) -> Array:
+        """Means, maxima and minima of the coordinates, the last two never whitened: (n, 3 d).
+
+        Each has mean 0 and variance 1.
+        """
         blocks = self.labelled.sequences.blocks()
-        return np.concatenate([coordinate_extremes(block) for block in blocks])
+        extremes = np.concatenate([coordinate_extremes(block) for block in blocks])
+        features = np.concatenate([_means(self.problems.sequences), extremes], axis=1)
+        weights = self.held.weights
+        return np.asarray((features - weights @ features) / feature_units(features, weights))
 
-    def candidate(self, family: str, wishes: Wishes) -> Candidate:
-        """Return the best of a family."""
-        if family in SUMMARIES:
-            return self._pooled(family, wishes)
-        if family == "two-step":
-            return self._two_step(wishes)
-        return self._refined(family, wishes)
+    def summary_path(self, family: str, ridges: tuple[float, ...]) -> _Path:
+        """Return the readouts of a family without a query."""
+        size = self.problems.sequences.dimension
+        first, last = SUMMARIES[family]
+        if last - first > 1 and len(self.summaries) > size:
+            # The axes of each part are at hand, and nearly those of all.
+            return _Path.side_by_side([self.summary_path(one, ridges) for one in PARTS])
+        if (family, ridges) not in self._paths:
+            features = self.summaries[:, first * size : last * size]
+            self._paths[family, ridges] = _Path.of(features, self.held.weights, ridges)
+        return self._paths[family, ridges]
 
-    def _pooled(self, family: str, wishes: Wishes) -> Candidate:
-        plans = [Plan(family, 0.0, ridge) for ridge in _ridges(LINEAR_RIDGES, wishes)]
-        features = _means(self.problems.sequences)
-        if plans[0].reads_extremes:
-            features = np.concatenate([features, self.extremes], axis=1)
-        features = features[:, plans[0].columns(features.shape[1])]
-        features = _coordinates(_standardised(features, self.held.weights))
-        losses = self.held.linear_losses(features, tuple(plan.ridge for plan in plans))
-        return self.held.best(plans, losses)
-
-    def _two_step(self, wishes: Wishes) -> Candidate:
-        levels = SHARPNESS_GRID if wishes.sharpness == "auto" else (float(wishes.sharpness),)
-        ridges = _ridges(LINEAR_RIDGES, wishes)
+    def query_features(self, levels: tuple[float, ...]) -> Array:
+        """Return the features of the two-step queries: (levels, P, n, d)."""
         queries = np.concatenate([level * self.directions for level in levels])
         features = _query_features(self.problems.sequences, queries, self.settings.pooling)
-        features = features.reshape(len(levels), len(self.problems), *features.shape[1:])
-        best = 0
-        if len(levels) > 1:
-            totals = self.held.losses_by_level(features, MIDDLE_RIDGE) @ self.held.weights
-            best = int(np.argmin(totals))
-        losses = self.held.linear_losses(features[best], ridges)
-        return self.held.best([Plan("two-step", levels[best], ridge) for ridge in ridges], losses)
+        features -= (self.held.weights.astype(features.dtype) @ features)[:, None]
+        spread = np.sqrt(self.held.weights.astype(features.dtype) @ features**2)[:, None]
+        features /= np.where(spread > 1e-6, spread, 1)
+        return features.reshape(len(levels), len(self.problems), *features.shape[1:])
 
-    def _refined(self, family: str, wishes: Wishes) -> Candidate:
+    def query_paths(self, levels: tuple[float, ...]) -> list[_Path]:
+        """Return the readouts of the two-step query at each sharpness, with the middle ridge.
+
+        One problem's principal axes are nearly those of all, if the samples are many.
+        """
+        features = self.query_features(levels)
+        n, d = features.shape[2:]
+        variances = np.ones(d)
+        if d <= min(n // 4, MOST_ROTATED) and self.scaler.whitening is None:
+            scaled = np.sqrt(self.held.weights)[:, None] * features[len(levels) // 2, 0]
+            variances, axes = np.linalg.eigh(scaled.T @ scaled)
+            features = features @ axes.astype(features.dtype)
+        return [_Path(one, np.maximum(variances, 0.0), (MIDDLE_RIDGE,)) for one in features]
+
+    def refined(self, family: str, wishes: Wishes, best: Candidate | None) -> Candidate:
+        """Return the best of a refined family; as it is after its first steps if it is far behind.
+
+        Parameters
+        ----------
+        best : Candidate or None
+            The best of what was compared before.
+        """
         ridges = _ridges(REFINED_RIDGES, wishes)
+        middle = ridges[len(ridges) // 2]
         tied = family == "tied"
         search = Refinement(self.problems, self.settings, wishes.sharpness)
-        heads, _ = search.best_start(self.directions, ridges[len(ridges) // 2], tied=tied)
+        heads = self._tied_heads(search, middle)
+        if not tied:
+            heads, _ = search.free_start(heads, self.directions, middle)
+        if best is not None:
+            objective = search.objective(1, np.full(len(heads), middle), tied=tied)
+            losses = self.held.losses(objective.decisions(objective.pack(heads)), 1)
+            tried = self.held.best([Plan(family, wishes.sharpness, middle)], losses)
+            excess, error = self.held.paired(tried, best)
+            if excess > HOPELESS_ERRORS * error:
+                return tried
         objective, found = search.descend(
             heads, np.array(ridges), tied=tied, max_steps=REFINED_STEPS
         )
         losses = self.held.losses(objective.decisions(found.points), len(ridges))
         return self.held.best([Plan(family, wishes.sharpness, ridge) for ridge in ridges], losses)
+
+    def _tied_heads(self, search: Refinement, ridge: float) -> list[Heads]:
+        """Return the best tied starts, which both refined families begin with."""
+        if self._known_heads is None:
+            self._known_heads, _ = search.tied_start(self.directions, ridge)
+        return self._known_heads
+
+
+def _linear_candidates(
+    validations: list[_Validation], wishes: Wishes, families: Container[str] | None = None
+) -> list[dict[str, Candidate]]:
+    """Return the best of each linear family, all solved together.
+
+    Summaries are compared for the first validation alone, the two-step query for all.
+    """
+    families = wishes.families if families is None else families
+    held, ridges = validations[0].held, _ridges(LINEAR_RIDGES, wishes)
+    found: list[dict[str, Candidate]] = [{} for _ in validations]
+    places, plans, paths = [], [], []
+    for family in wishes.families:
+        if family in SUMMARIES and family in families:
+            places.append(0)
+            plans.append([Plan(family, 0.0, ridge) for ridge in ridges])
+            paths.append(validations[0].summary_path(family, ridges))
+    if "two-step" in wishes.families and "two-step" in families:
+        for place, (level, path) in enumerate(_two_step_paths(validations, wishes)):
+            places.append(place)
+            plans.append([Plan("two-step", level, ridge) for ridge in ridges])
+            paths.append(path)
+    for place, some, losses in zip(places, plans, held.path_losses(paths), strict=True):
+        found[place][some[0].family] = held.best(some, losses)
+    return found
+
+
+def _two_step_paths(validations: list[_Validation], wishes: Wishes) -> list[tuple[float, _Path]]:
+    """Return each validation's best sharpness at the middle ridge, and the readouts there."""
+    levels = SHARPNESS_GRID if wishes.sharpness == "auto" else (float(wishes.sharpness),)
+    held, ridges = validations[0].held, _ridges(LINEAR_RIDGES, wishes)
+    paths = [path for one in validations for path in one.query_paths(levels)]
+    best = np.zeros(len(validations), dtype=int)
+    if len(levels) > 1:
+        totals = np.concatenate(held.path_losses(paths)) @ held.weights
+        best = totals.reshape(len(validations), -1).argmin(axis=1)
+    return [
+        (levels[level], replace(paths[place * len(levels) + level], ridges=ridges))
+        for place, level in enumerate(best)
+    ]
 
 
 def _ridges(grid: tuple[float, ...], wishes: Wishes) -> tuple[float, ...]:
@@ -355,22 +519,8 @@ def _means(sequences: Sequences) -> Array:
     return np.concatenate(parts)
 
 
-def _standardised(features: Array, weights: Array) -> Array:
-    """Return features (n, D) of mean 0 and variance 1."""
-    return np.asarray((features - weights @ features) / feature_units(features, weights))
-
-
-def _coordinates(features: Array) -> Array:
-    """Return features (n, min(n, D)) with the same inner products: penalised readouts are the same."""
-    n, size = features.shape
-    if size <= n or n > MOST_FACTORED:
-        return features
-    values, vectors = np.linalg.eigh(features @ features.T)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
 def _query_features(sequences: Sequences, queries: Array, pooling: Pooling) -> Array:
-    """Return the standardised features of each query (P, d) on all samples: (P, n, d)."""
+    """Return the features of each query (P, d) on all samples: (P, n, d)."""
     count, d = queries.shape
     result = np.empty((count, len(sequences), d), dtype=np.float32)
     plain = Scaler(np.zeros(d), np.ones(d))
@@ -381,7 +531,4 @@ def _query_features(sequences: Sequences, queries: Array, pooling: Pooling) -> A
         rows = range(block.samples.start, block.samples.stop)
         for row, start, end in zip(rows, block.starts, ends, strict=True):
             result[:, row] = attention[:, start:end] @ block.tokens[start:end]
-    result -= result.mean(axis=1, keepdims=True)
-    spread = result.std(axis=1, keepdims=True)
-    result /= np.where(spread > 1e-6, spread, 1)
     return result

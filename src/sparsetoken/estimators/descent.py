@@ -191,4 +191,4 @@ class _Run:
 
 def _dots(left: Array, right: Array) -> Array:
     """Return the inner products of rows."""
-    return np.asarray(np.einsum("pm,pm->p", left, right))
+    return np.asarray(np.vecdot(left, right))

@@ -371,11 +371,23 @@ class Refinement:
         self, directions: Array, ridge: float, *, tied: bool, offsets: Array | None = None
     ) -> tuple[list[Heads], int]:
         """Return each problem's best head after a few steps from several starts."""
-        starts = self._tied_starts(directions, offsets)
-        heads, steps = self._best_of(starts, ridge, tied=True, offsets=offsets)
+        heads, steps = self.tied_start(directions, ridge, offsets)
         if tied:
             return heads, steps
-        # A free query may begin as a tied one, or as the two-step query with nothing read out.
+        heads, more = self.free_start(heads, directions, ridge, offsets)
+        return heads, steps + more
+
+    def tied_start(
+        self, directions: Array, ridge: float, offsets: Array | None = None
+    ) -> tuple[list[Heads], int]:
+        """Return each problem's best tied head."""
+        starts = self._tied_starts(directions, offsets)
+        return self._best_of(starts, ridge, tied=True, offsets=offsets)
+
+    def free_start(
+        self, tied: list[Heads], directions: Array, ridge: float, offsets: Array | None = None
+    ) -> tuple[list[Heads], int]:
+        """Return each problem's best free head, begun as a tied one or the silent two-step query."""
         prior = prior_bias(self.problems.labels, self.problems.weights, self.settings.loss)
         if offsets is not None:
             prior = np.zeros_like(prior)
@@ -383,10 +395,9 @@ class Refinement:
         sharpness = 2.0 if self.sharpness == "auto" else float(self.sharpness)
         both = [
             [one, Heads(sharpness * direction[None], silent, float(bias))]
-            for one, direction, bias in zip(heads, directions, prior, strict=True)
+            for one, direction, bias in zip(tied, directions, prior, strict=True)
         ]
-        heads, more = self._best_of(both, ridge, tied=False, offsets=offsets)
-        return heads, steps + more
+        return self._best_of(both, ridge, tied=False, offsets=offsets)
 
     def _tied_starts(self, directions: Array, offsets: Array | None) -> list[list[Heads]]:
         """Return heads whose evidence is for the class or against it, blunt or sharp.

@@ -1,5 +1,6 @@
 """The joint objective of queries, readout and bias for many binary problems at once."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -226,50 +227,61 @@ def _block_terms(
 
 @dataclass(frozen=True)
 class LinearObjective:
-    """Σ_i ω_i ℓ(y_i(⟨f_i, w⟩ + b)) + (λ/2)‖w‖² for P problems; the parameters are (w, b).
+    """Σ_i ω_i ℓ(y_i(⟨f_i, w⟩ + b)) + (λ/2)‖w‖² for P problems; the parameters are (s w, b).
+
+    The problems stand group by group; a group shares its features. Groups with fewer features than
+    the largest leave their last parameters alone.
 
     Attributes
     ----------
-    features : array of shape (n, D), or (P, n, D) if every problem has its own
+    features : list of G arrays of shape (n, D_g)
+    ends : array of shape (G,), how many problems there are up to the end of each group
     labels, weights : arrays of shape (P, n)
     ridges : array of shape (P,)
+    units : array of shape (P, D), s, D the largest D_g
     """
 
-    features: Array
+    features: list[Array]
+    ends: Array
     labels: Array
     weights: Array
     loss: Loss
     ridges: Array
+    units: Array
 
     def __call__(self, points: Array, rows: Array) -> tuple[Array, Array]:
-        """Return values (A,) and gradients (A, D + 1) of the problems `rows`."""
-        labels, weights, ridges = self.labels[rows], self.weights[rows], self.ridges[rows]
-        readouts = points[:, :-1]
-        margins = labels * self._decisions(points, rows)
-        slopes = weights * labels * self.loss.slope(margins)
+        """Return values (A,) and gradients (A, D + 1) of the problems `rows`, in ascending order."""
+        units, ridges = self.units[rows], self.ridges[rows]
+        labels, weights = self.labels[rows], self.weights[rows]
+        readouts = points[:, :-1] / units
+        margins = labels * self._decisions(readouts, points[:, -1:], rows)
+        losses, slopes, _ = self.loss.derivatives(margins)
+        slopes = weights * labels * slopes
         gradients = np.empty_like(points)
-        if self.features.ndim == 2:
-            gradients[:, :-1] = slopes.astype(self.features.dtype) @ self.features
-        else:
-            sums = slopes[:, None].astype(self.features.dtype) @ self._own(rows)
-            gradients[:, :-1] = sums[:, 0]
-        gradients[:, :-1] += ridges[:, None] * readouts
+        gradients[:, :-1] = ridges[:, None] * readouts
+        for features, own in self._groups(rows):
+            sums = slopes[own].astype(features.dtype) @ features
+            gradients[own, : features.shape[1]] += sums
+        gradients[:, :-1] /= units
         gradients[:, -1] = slopes.sum(axis=1)
-        values = np.einsum("pn,pn->p", weights, self.loss.value(margins))
-        return values + 0.5 * ridges * np.einsum("pd,pd->p", readouts, readouts), gradients
+        penalties = 0.5 * ridges * np.vecdot(readouts, readouts)
+        return np.vecdot(weights, losses) + penalties, gradients
 
     def decisions(self, points: Array) -> Array:
         """Return ⟨f_i, w⟩ + b of all problems and samples, of shape (P, n)."""
-        return self._decisions(points, np.arange(len(points)))
+        return self._decisions(points[:, :-1] / self.units, points[:, -1:], np.arange(len(points)))
 
-    def _decisions(self, points: Array, rows: Array) -> Array:
-        readouts = points[:, :-1].astype(self.features.dtype)
-        if self.features.ndim == 2:
-            products = readouts @ self.features.T
-        else:
-            products = (self._own(rows) @ readouts[:, :, None])[:, :, 0]
-        return np.asarray(products + points[:, -1:])
+    def _decisions(self, readouts: Array, biases: Array, rows: Array) -> Array:
+        decisions = np.empty((len(rows), self.labels.shape[1]))
+        for features, own in self._groups(rows):
+            own_readouts = readouts[own, : features.shape[1]].astype(features.dtype)
+            decisions[own] = own_readouts @ features.T
+        return decisions + biases
 
-    def _own(self, rows: Array) -> Array:
-        whole = len(rows) == len(self.features)  # then no copy
-        return self.features if whole else self.features[rows]
+    def _groups(self, rows: Array) -> Iterator[tuple[Array, slice]]:
+        """Yield each group's features and where its problems stand among `rows`."""
+        start = 0
+        for features, stop in zip(self.features, np.searchsorted(rows, self.ends), strict=True):
+            if stop > start:
+                yield features, slice(start, stop)
+            start = stop

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg
-from sklearn.covariance import ledoit_wolf_shrinkage
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.sequences import Block, Sequences
 
-__all__ = ["Scaler", "are_correlated", "first_pass", "token_sample", "whitened"]
+__all__ = ["Scaler", "TokenMoments", "are_correlated", "first_pass", "token_moments", "whitened"]
 
 # Small enough that tokens and their squares stay in the processor's cache together.
 SCRATCH_BYTES = 2**19
@@ -108,52 +107,83 @@ def first_pass(
     return Scaler(location, deviation * unit), centred / deviation
 
 
-def token_sample(sequences: Sequences, scaler: Scaler) -> Array:
-    """Return standardised tokens, evenly spaced, at most 10,000 and ten for each dimension."""
+@dataclass(frozen=True)
+class TokenMoments:
+    """Moments of standardised tokens x, each with the weight of its sample.
+
+    Attributes
+    ----------
+    correlation : array of shape (d, d), E x xᵀ
+    fourth : float, E ‖x‖⁴
+    distinct : int
+        How many tokens differ: those that come up again are no independent evidence.
+    """
+
+    correlation: Array
+    fourth: float
+    distinct: int
+
+    @property
+    def chance(self) -> float:
+        """By how much chance raises ‖E x xᵀ‖², the squares of all entries together."""
+        return max(self.fourth - float(np.sum(self.correlation**2)), 0.0) / self.distinct
+
+
+def token_moments(sequences: Sequences, weights: Array, scaler: Scaler) -> TokenMoments:
+    """Return the moments of evenly spaced tokens, at most 10,000 and ten for each dimension.
+
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        Weight of each token of a sample.
+    """
     total, d = int(sequences.lengths.sum()), sequences.dimension
     every = max(1, -(-total // (10_000 + 10 * d)))
-    parts, start = [], 0
+    parts, shares, start = [], [], 0
     for block in sequences.blocks():
-        tokens = block.tokens[-start % every :: every]
-        parts.append(scaler.standardised(tokens - scaler.location))
+        chosen = slice(-start % every, None, every)
+        parts.append(scaler.standardised(block.tokens[chosen] - scaler.location))
+        shares.append(np.repeat(weights[block.samples], block.lengths)[chosen])
         start += len(block.tokens)
-    return np.concatenate(parts)
+    tokens, share = np.concatenate(parts), np.concatenate(shares)
+    share = share / share.sum()
+    # One direction tells tokens apart.
+    projections = tokens @ np.cos(np.arange(1.0, d + 1))
+    squares = np.vecdot(tokens, tokens)
+    tokens *= np.sqrt(share)[:, None]
+    return TokenMoments(
+        tokens.T @ tokens,
+        float(share @ squares**2),
+        len(np.unique(np.round(projections[share > 0], 6))),
+    )
 
 
-def are_correlated(tokens: Array) -> bool:
-    """Whether a few directions hold most of the variance of standardised tokens (N, d).
+def are_correlated(moments: TokenMoments) -> bool:
+    """Whether a few directions hold most of the variance of standardised tokens.
 
-    (Σ λ)²/Σ λ² of the eigenvalues of their correlation matrix counts the directions; of few tokens
-    (up to 1,000), without the part of Σ λ² that chance adds.
+    (Σ λ)²/Σ λ² of the eigenvalues of their correlation matrix counts the directions; Σ λ² is taken
+    without the part that chance adds.
     """
-    some = tokens[:: max(1, len(tokens) // 1000)]
-    count, d = some.shape
-    overlaps = some @ some.T
-    squares = float(np.sum(overlaps**2) - np.sum(np.diag(overlaps) ** 2)) / (count * (count - 1))
-    return bool(squares > WHITENING_PAYS_FROM * d)
+    squares = float(np.sum(moments.correlation**2)) - moments.chance
+    return squares > WHITENING_PAYS_FROM * len(moments.correlation)
 
 
-def whitened(scaler: Scaler, tokens: Array) -> Scaler:
-    """Return the scaler that also whitens, from a sample of standardised tokens (N, d).
+def whitened(scaler: Scaler, moments: TokenMoments) -> Scaler:
+    """Return the scaler that also whitens.
 
     M = ((1 - ρ) R + ρ I)^(-1/2) with the correlation matrix R and Ledoit and Wolf's shrinkage ρ.
     That falls like one over the number of independent tokens, so that tokens which come up again
     count once, lest directions in which a few things hardly vary are blown up for all others.
     """
-    shrinkage = ledoit_wolf_shrinkage(tokens, assume_centered=True)
-    shrinkage = min(1.0, shrinkage * len(tokens) / _distinct(tokens))
-    correlation = tokens.T @ tokens / len(tokens)
+    correlation = moments.correlation
+    level = max(float(np.trace(correlation)) / len(correlation), 1e-300)
+    unlike = float(np.sum(correlation**2)) - len(correlation) * level**2  # ‖R - level I‖²
+    shrinkage = min(1.0, moments.chance / unlike) if unlike > 0 else 1.0
     values, vectors = linalg.eigh(correlation)
-    mixed = (1 - shrinkage) * np.maximum(values, 0.0) + shrinkage * max(values.mean(), 1e-300)
+    mixed = (1 - shrinkage) * np.maximum(values, 0.0) + shrinkage * level
     floor = 1e-10 * mixed.max()  # coordinates that repeat others exactly
     roots = 1 / np.sqrt(np.maximum(mixed, floor))
     return replace(scaler, whitening=(vectors * roots) @ vectors.T)
-
-
-def _distinct(tokens: Array) -> int:
-    """Return how many of the tokens (N, d) differ, by their projections to one direction."""
-    projections = tokens @ np.cos(np.arange(1.0, tokens.shape[1] + 1))
-    return len(np.unique(np.round(projections, 6)))
 
 
 @np.errstate(invalid="ignore")  # infinities of both signs: the error about them is enough
