@@ -101,7 +101,7 @@ class LabelledSequences:
 
         Folds have the same share of every class. Copies of a sample, and samples of one group, are
         in one fold, and nothing but the samples themselves decides which: a sample of weight 2 is
-        exactly two samples, their order plays no part, and a second fit gives the same result.
+        held out as two samples, their order plays no part, and a second fit does the same.
         """
         keys = self.content() if self.groups is None else self.groups
         _, firsts, units = np.unique(keys, return_index=True, return_inverse=True)
