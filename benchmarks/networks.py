@@ -120,7 +120,9 @@ class TorchmilNetwork(GatedNetwork):
 
     def _network(self, dimension: int, outputs: int) -> Any:
         embed = nn.Sequential(nn.Linear(dimension, UNITS), nn.ReLU())
-        network = self.architecture(in_shape=(dimension,), att_dim=UNITS, gated=True, feat_ext=embed)
+        network = self.architecture(
+            in_shape=(dimension,), att_dim=UNITS, gated=True, feat_ext=embed
+        )
         if outputs > 1:
             network.classifier = nn.Linear(UNITS, outputs)
         return network

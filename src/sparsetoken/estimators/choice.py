@@ -54,6 +54,8 @@ MOST_FACTORED = 2000
 MOST_ROTATED = 400
 # Problems times features of readouts that are solved together; more only fill the memory.
 MOST_TOGETHER = 2**14
+# Without a ridge, steps along features that hardly vary are no longer than these have them.
+LEAST_VARIANCE = 1e-6
 # A refined family that is behind by so many standard errors after its first steps is not finished.
 HOPELESS_ERRORS = 2.0
 # By so many standard errors whitening must lower the loss. A small gain of the two-step query was
@@ -130,7 +132,7 @@ def choose(
     held = _HeldOut(some, folds, settings.loss, settings.unit)
     scalers = [scaler] if white is None else [scaler, white]
     validations = [_Validation(some, for_query, held, one, settings) for one in scalers]
-    found = _linear_candidates(validations, wishes)
+    found = _linear_candidates(validations, wishes, wishes.families)
     chosen = 0
     if white is not None and "two-step" in wishes.families:
         excess, error = held.paired(found[0]["two-step"], found[1]["two-step"])
@@ -255,7 +257,7 @@ class _HeldOut:
         self.prior = prior_bias(self.labels, self.training, loss)
 
     def path_losses(self, paths: list[_Path]) -> list[Array]:
-        """Return held-out losses (R, n) of the readouts along each path, solved together."""
+        """Return held-out losses (R, n) of the readouts along each path, small ones solved together."""
         losses: list[Array] = []
         batch: list[_Path] = []
         for path in paths:
@@ -302,7 +304,7 @@ class _HeldOut:
         rows = []
         for path in paths:
             variances = np.ones(size)
-            variances[: len(path.variances)] = path.variances
+            variances[: len(path.variances)] = np.maximum(path.variances, LEAST_VARIANCE)
             bends = curvatures[:, None, None] * variances + np.array(path.ridges)[:, None]
             rows.append(np.sqrt(bends).reshape(-1, size))
         return np.concatenate(rows)
@@ -419,7 +421,7 @@ class _Validation:
             scaled = np.sqrt(self.held.weights)[:, None] * features[len(levels) // 2, 0]
             variances, axes = np.linalg.eigh(scaled.T @ scaled)
             features = features @ axes.astype(features.dtype)
-        return [_Path(one, np.maximum(variances, 0.0), (MIDDLE_RIDGE,)) for one in features]
+        return [_Path(one, variances, (MIDDLE_RIDGE,)) for one in features]
 
     def refined(self, family: str, wishes: Wishes, best: Candidate | None) -> Candidate:
         """Return the best of a refined family; as it is after its first steps if it is far behind.
@@ -457,13 +459,12 @@ class _Validation:
 
 
 def _linear_candidates(
-    validations: list[_Validation], wishes: Wishes, families: Container[str] | None = None
+    validations: list[_Validation], wishes: Wishes, families: Container[str]
 ) -> list[dict[str, Candidate]]:
-    """Return the best of each linear family, all solved together.
+    """Return the best of those of the linear families that are wished, small ones solved together.
 
     Summaries are compared for the first validation alone, the two-step query for all.
     """
-    families = wishes.families if families is None else families
     held, ridges = validations[0].held, _ridges(LINEAR_RIDGES, wishes)
     found: list[dict[str, Candidate]] = [{} for _ in validations]
     places, plans, paths = [], [], []
