@@ -190,7 +190,30 @@ def required_strength(
     error = validation.real("error", error, low=0, high=ceiling, inclusive=False)
     if error < _LEAST_ERROR:
         raise ParameterError("error", error, f"at least {_LEAST_ERROR:g}")
-    return _StrengthSearch(judge, error, ceiling).solve()
+    found = _StrengthSearch(judge, error, ceiling).solve()
+    if classifier == "attention" and sharpness is None:
+        return _between_bounds(task, error, found)
+    return found
+
+
+def _between_bounds(task: Task, error: float, found: RequiredStrength) -> RequiredStrength:
+    """Put attention's strength between Bayes' and pooling's, where its points tell less.
+
+    Pooling is attention of sharpness 0, so that the best sharpness needs no more.
+    """
+    if found.solution.status is not Status.BEYOND_REACH:
+        return found
+    least, most = (
+        required_strength(task, error=error, classifier=rule) for rule in ("bayes", "pooled")
+    )
+    low, high = max(0.0, least.strength - least.uncertainty), most.strength + most.uncertainty
+    strength = min(max(found.strength, low), high)
+    bar = max(strength - low, high - strength)
+    if not bar < found.uncertainty:
+        return found
+    detail = "it lies between what the Bayes rule and pooling need"
+    solution = replace(found.solution, detail=detail)
+    return replace(found, strength=strength, uncertainty=bar, solution=solution)
 
 
 def _judge(
