@@ -232,11 +232,13 @@ def in_a_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
             json.dump(work(), file)
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as file:
-        answer = file.read()
-    os.waitpid(child, 0)
-    with contextlib.suppress(ProcessLookupError):  # what a broken test has left running
-        os.killpg(child, signal.SIGKILL)
+    try:
+        with os.fdopen(reading) as file:
+            answer = file.read()
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # what a broken test has left running
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     return json.loads(answer) if answer else None
 
 
@@ -360,6 +362,7 @@ def main() -> None:
     parser.add_argument("--notes", type=Path, required=True, help="folder for what each test runs")
     options = parser.parse_args()
     os.chdir(ROOT)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and end what was started
     share_imports()
     notes = Notes(options.notes)
     modules = [path for room in options.rooms for path in sorted((SOURCE / room).rglob("*.py"))]

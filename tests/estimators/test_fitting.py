@@ -8,16 +8,24 @@ from bags import equal_bags, make_bags
 from sklearn.metrics import roc_auc_score
 
 from sparsetoken import ParameterError, Task, Training, digit_bags, get_loss, sample
+from sparsetoken.arrays import Array
 from sparsetoken.estimators import (
     AttentionClassifier,
     ElementwiseAttentionClassifier,
     PooledClassifier,
     VectorisedClassifier,
+    attention,
     scaling,
     sequences,
 )
-from sparsetoken.estimators.descent import minimise_together
-from sparsetoken.estimators.heads import centres_of_groups
+from sparsetoken.estimators.descent import _Run, minimise_together
+from sparsetoken.estimators.heads import (
+    HeadSettings,
+    Problems,
+    Refinement,
+    centres_of_groups,
+    heads_of_kinds,
+)
 from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.objective import Heads, JointObjective, LinearObjective
 from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax
@@ -571,3 +579,94 @@ def test_two_heads_leave_the_place_between_two_kinds_of_evidence() -> None:
     assert (objectives[:, 1] < 0.8 * objectives[:, 0]).all()
     # Over five draws 0.924 and 0.941, the difference with a standard error of 0.006.
     assert areas[:, 1].mean() > areas[:, 0].mean() + 0.005
+
+
+def test_bags_without_a_target_digit_have_no_position() -> None:
+    train, _ = digit_bags(length=4)
+    assert np.array_equal(train.positions == -1, train.y == 0)
+    assert train.positions.max() == 3
+
+
+@pytest.mark.parametrize("block_tokens", [1, 4, 7, 1000])
+def test_blocks_hold_every_sequence_once(block_tokens: int) -> None:
+    bags = make_bags(count=20).X
+    lengths = np.array([len(bag) for bag in bags])
+    stacked = sequences.StackedSequences(np.concatenate(bags), lengths, block_tokens)
+    held = []
+    for block in stacked.blocks():
+        assert len(block.lengths) == 1 or len(block.tokens) <= block_tokens
+        held += np.split(block.tokens, block.starts[1:])
+    assert len(held) == len(bags)
+    for one, other in zip(held, bags, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_only_an_exponential_is_cut_off() -> None:
+    [block] = as_sequences([np.zeros((1, 1))]).blocks()
+    scores = np.array([1e3])
+    values = {name: Elementwise(name).weights(scores, block) for name in ("exp", "linear", "tanh")}
+    assert values["linear"] == scores
+    assert values["tanh"] == 1.0
+    assert np.isfinite(values["exp"])
+
+
+def test_tokens_are_correlated_if_few_directions_hold_them() -> None:
+    rng = np.random.default_rng(0)
+    free = rng.standard_normal((600, 20))
+    assert not scaling.are_correlated(free)
+    assert not scaling.are_correlated(free[:30])
+    assert scaling.are_correlated(np.outer(rng.standard_normal(30), np.ones(20)) + 0.3 * free[:30])
+
+
+def test_whitening_is_compared_only_where_it_is_affordable(monkeypatch: pytest.MonkeyPatch) -> None:
+    bags = make_bags(dimension=4)
+    mixed = [bag @ (np.eye(4) + 3.0) for bag in bags.X]
+    compared = []
+    monkeypatch.setattr(attention, "are_correlated", lambda _: bool(compared.append(1)))
+    for limit, times in ((4, 1), (3, 0)):
+        compared.clear()
+        monkeypatch.setattr(attention, "WHITEN_AUTO_DIMENSION", limit)
+        AttentionClassifier(random_state=0).fit(mixed, bags.y)
+        assert len(compared) == times
+
+
+def small_refinement(labels: Array) -> Refinement:
+    X, _, _ = equal_bags(count=60)
+    problems = Problems(as_sequences(X), labels[None], np.full((1, 60), 1 / 60), PLAIN)
+    settings = HeadSettings(Softmax(), get_loss("logistic"), heads=2, max_iter=20, tol=1e-3)
+    return Refinement(problems, settings, "auto")
+
+
+def test_the_better_of_two_starts_is_taken_in_any_order() -> None:
+    _, y, _ = equal_bags(count=60)
+    search = small_refinement(2.0 * y - 1)
+    good, bad = (Heads(np.eye(1, 5), sign * np.eye(1, 5), 0.0) for sign in (1.0, -1.0))
+    taken = [
+        search._best_of([starts], 1e-3, tied=True, offsets=None)[0][0]
+        for starts in ([good, bad], [bad, good])
+    ]
+    np.testing.assert_allclose(taken[0].queries, taken[1].queries)
+    np.testing.assert_allclose(taken[0].weights, taken[1].weights)
+
+
+def test_heads_begin_at_kinds_of_tokens_of_either_class() -> None:
+    """With all labels turned a start reads the same tokens and says the opposite."""
+    _, y, _ = equal_bags(count=60)
+    labels, axis = 2.0 * y - 1, np.eye(1, 5)
+    ours = heads_of_kinds(Heads(axis, axis, 0.0), small_refinement(labels), 0)
+    theirs = heads_of_kinds(Heads(axis, -axis, 0.0), small_refinement(-labels), 0)
+    np.testing.assert_allclose(ours.queries, theirs.queries)
+    np.testing.assert_allclose(ours.weights, -theirs.weights)
+    assert ours.bias == pytest.approx(-theirs.bias)
+
+
+def test_a_direction_uphill_is_replaced_by_the_steepest_descent() -> None:
+    def bowl(points: Array, rows: Array) -> tuple[Array, Array]:
+        del rows
+        return 0.5 * np.sum(points**2, axis=1), points
+
+    run = _Run(bowl, np.array([[3.0, -4.0]]), max_steps=5, tolerance=0.0)
+    run.scale = -run.scale  # a memory that was spoilt turns directions around
+    run._turn(np.array([True]))
+    np.testing.assert_allclose(run.directions, [[-3.0, 4.0]])
+    assert (run.slopes, run.lengths) == (-25.0, 0.2)

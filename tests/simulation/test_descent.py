@@ -93,3 +93,12 @@ def test_bad_input_is_named() -> None:
         simulate_descent(task, steps, dimension=10, sampler="magic")
     with pytest.raises(ParameterError, match="one Step or more"):
         simulate_descent(task, [], dimension=10)
+
+
+def test_sums_are_finite_for_any_sharpness_and_end_at_the_largest_score() -> None:
+    task, loss = Task(5, 2, 2.0, 0.4), get_loss("logistic")
+    batch = sample(task, 30, dimension=6, rng=np.random.default_rng(0))
+    readout, query = np.eye(6)[0], np.eye(6)[1]
+    sharp = batch_sums(batch.X, batch.y, readout, query, 0.3, 1e5, loss)
+    chosen = batch.X[np.arange(30), (batch.X @ query).argmax(axis=1)]
+    assert sharp.loss == pytest.approx(loss.value(batch.y * (chosen @ readout + 0.3)).sum())

@@ -14,6 +14,7 @@ from sparsetoken import (
     simulate_descent,
     simulate_joint,
 )
+from sparsetoken.simulation import joint
 from sparsetoken.simulation.joint import STARTS, joint_trial, train_together
 from sparsetoken.simulation.sampling import Sample
 
@@ -117,3 +118,17 @@ def test_reuse_is_refused_where_it_does_not_apply() -> None:
         simulate_descent(TASK, steps, dimension=8, reuse=True)
     with pytest.raises(ParameterError, match="the same in all steps"):
         simulate_descent(TASK, steps, dimension=8, sampler="plain", reuse=True)
+
+
+def test_a_trial_has_two_samples_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def record(*arguments: object, **options: object) -> Sample:
+        drawn.append(sample(*arguments, **options))
+        return drawn[-1]
+
+    monkeypatch.setattr(joint, "sample", record)
+    for alpha in (0.01, 0.4):
+        training = TRAINING.replace(alpha0=alpha, alpha1=alpha)
+        joint_trial(TASK, training, 10, 0, "two-step", TRAINING.ridge, seed=0)
+    assert [len(data.y) for data in drawn] == [2, 4]

@@ -8,7 +8,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from sparsetoken import ParameterError, Query, Task, Training, predict, run_trial, simulate
 from sparsetoken.simulation.geometry import AttentionGeometry, PooledGeometry, VectorisedGeometry
-from sparsetoken.simulation.measures import METRICS
+from sparsetoken.simulation.measures import METRICS, ScorePoints
 
 TASK = Task(length=8, informative=2, strength=3.0, positive_rate=0.1)
 TRAINING = Training(alpha0=4, alpha1=3, ridge=0.05)
@@ -144,3 +144,14 @@ def test_what_does_not_apply_is_refused(parameter, options):
     with pytest.raises(ParameterError) as caught:
         run_trial(TASK, TRAINING, dimension=20, trial=0, **options)
     assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.999])
+def test_the_best_bias_is_no_worse_than_one_label_for_all(rate: float) -> None:
+    """Also where a few points of one class are far beyond all of the other."""
+    far, near = np.append(np.zeros(99), 1000.0)[None], np.zeros((1, 100))
+    sides = (-far, near) if rate > 0.5 else (near, far)
+    spread = np.ones((1, 100))
+    points = ScorePoints((sides[0], spread), (sides[1], spread), rate)
+    error, _ = points.recalibrated()[0].test_error
+    assert error <= min(rate, 1 - rate) + 1e-12

@@ -310,6 +310,15 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
                 "training.alpha1 has 10000, training.ridge has 10000"
             ),
         ),
+        (
+            PLAIN.replace("alpha1 = 2", "alpha1 = [1, 2]")
+            + "query_step = { from = 1, to = 2, count = 10000 }\n"
+            + "ridge = { from = 1, to = 2, count = 1000 }\n",
+            (
+                "20000000 cells are too many, at most 10000000 are accepted: "
+                "training.alpha1 has 2, training.ridge has 1000, training.query_step has 10000"
+            ),
+        ),
         (f"title = '${'{' * 400}x{'}' * 400}$'\n" + PLAIN, "title: '${{{"),
         ("title = '" + "$x$ " * 500_000 + "'\n" + PLAIN, "title: '$x$ "),
     ],
@@ -322,6 +331,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         "count",
         "trials",
         "product",
+        "two values",
         "nested formula",
         "long formula",
     ],

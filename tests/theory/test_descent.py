@@ -213,3 +213,8 @@ def test_bad_input_is_named() -> None:
         Step(0, 1.0, 1.0, 1.0)
     with pytest.raises(ParameterError, match="query_step = -1"):
         Step(1.0, 1.0, 1.0, -1)
+
+
+def test_a_readout_that_is_not_trained_has_no_direction() -> None:
+    [state] = descend(Task(6, 1, 3.0), [Step(2.0, 0.0, 0.5, 2.0)])
+    assert (state.readout_norm, state.readout_cosine, state.alignment) == (0.0, 0.0, 0.0)

@@ -1,5 +1,7 @@
 """The Bayes floor: known values, its equations, its phases, its edges and its error bars."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -281,3 +283,14 @@ def test_bad_input_is_named() -> None:
         floor_curve(task, over="strength", values=[1.0])
     with pytest.raises(ParameterError, match=r"alpha = 2\.0 .* it varies"):
         floor_curve(task, values=[1.0], alpha=2.0)
+
+
+def test_a_law_of_places_grows_unless_it_is_exact_or_large_enough() -> None:
+    def can_grow(**changes: object) -> bool:
+        law = {"exact": False, "length": 20, "replicates": 8, "log2_points": 9, **changes}
+        return floor_module._can_grow(SimpleNamespace(**law))
+
+    assert can_grow()
+    assert not can_grow(exact=True)
+    assert not can_grow(log2_points=floor_module._LAST_SIZE)
+    assert not can_grow(length=10**6)

@@ -10,10 +10,12 @@ from sparsetoken.numerics.quadrature import normal_panels
 from sparsetoken.theory.gradient_law import (
     FrameReadout,
     Gradient,
+    _group_sums,
     draw_sequences,
     mean_gradient,
     sequence_scores,
 )
+from sparsetoken.theory.token_law import TokenGroup
 
 CASES = [
     (Task(8, 2, 3.0, 0.3), FrameReadout(0.7, 0.9, 0.8, 0.5, 0.6, -0.2), "logistic"),
@@ -124,3 +126,22 @@ def test_mild_and_sharp_points_agree() -> None:
         for kind in (True, False)
     )
     np.testing.assert_allclose(mild, sharp, atol=1e-3)
+
+
+def test_sums_over_many_tokens_that_do_not_deviate_are_their_means() -> None:
+    rng, sharpness, kept = np.random.default_rng(0), 0.8, 6
+    values = np.sort(rng.standard_normal((5, kept)) + 1.5)[:, ::-1]
+    offset = rng.standard_normal(5)
+    group = TokenGroup(values, 40, np.zeros((5, 3)))
+    found = _group_sums(group, sharpness, offset)
+    assert sorted(found) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (4, 0)]
+    for (power, degree), sums in found.items():
+        for k, last in enumerate(values[:, -1]):
+
+            def each(u: Array, k: int = k, power: int = power, degree: int = degree) -> Array:
+                return u**degree * np.exp(power * (sharpness * u + offset[k]))
+
+            nodes, weights = normal_panels(np.array([[last]]), 40)
+            below = nodes < last
+            mean = (weights * each(nodes))[below].sum() / weights[below].sum()
+            assert sums[k] == pytest.approx(each(values[k]).sum() + 40 * mean, rel=1e-9)

@@ -8,7 +8,10 @@ from scipy.special import ndtr
 from sparsetoken import Query, Task, Training, align, capacity, get_loss, oracle, predict
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.solution import Status
-from sparsetoken.theory.laws import FeatureLaw, attention_law
+from sparsetoken.theory import limit
+from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law
+from sparsetoken.theory.potential import Potential
+from sparsetoken.theory.saddle import Saddle, solve_saddle
 
 TASK = Task(length=10, informative=1, strength=5.0)
 UNBALANCED = Task(length=10, informative=2, strength=4.0, positive_rate=0.4)
@@ -244,3 +247,29 @@ def test_interpolation_leaves_nothing_on_the_training_data() -> None:
     )
     assert (found.train_loss, found.train_error) == (0.0, 0.0)
     assert 0 < found.test_error < 0.5
+
+
+def test_separable_data_are_fitted_without_an_error() -> None:
+    found = predict(
+        Task(5, 1, 3.0), Training(2.0, 0.5, loss="logistic", ridge=0.0), classifier="pooled"
+    )
+    assert (found.train_loss, found.train_error) == (0.0, 0.0)
+    assert found.margin > 0
+
+
+def test_a_surplus_moves_the_share_of_positives_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bias that a loss leaves free is decided by a few more samples of one label."""
+    potential = Potential(pooled_law(Task(6, 1, 3.0, 0.3)), get_loss("hinge"), 2.0)
+    solved = []
+
+    def record(tilted: Potential, *arguments: object) -> Saddle:
+        solved.append(tilted)
+        return solve_saddle(tilted, *arguments)
+
+    monkeypatch.setattr(limit, "solve_saddle", record)
+    limit._tilted_solution(potential, 0.1, 0.02)
+    [tilted] = solved
+    assert tilted.law.weight.sum() == pytest.approx(1.0, rel=1e-12)
+    assert tilted.law.weight[tilted.law.label > 0].sum() == pytest.approx(0.32, rel=1e-12)

@@ -18,6 +18,7 @@ from sparsetoken.theory.ranking import (
     first_replicate,
     rates,
 )
+from sparsetoken.theory.replicates import replicate_error
 
 TASK = Task(length=20, informative=2, strength=4.0, positive_rate=0.05)
 TRAINING = Training(alpha0=8, alpha1=4, ridge=0.01)
@@ -277,3 +278,34 @@ def test_bars_include_what_too_few_nodes_change(monkeypatch):
     ranking = Ranking(mixed, mixed)
     error = abs(ranking.auc - exact_auc(mixed))
     assert 1e-4 < error < ranking.uncertainty["auc"]
+
+
+@pytest.mark.parametrize("spread", [0.2, 1.0, 5.0])
+def test_the_best_threshold_is_where_both_classes_are_as_likely(spread: float) -> None:
+    """Of two normal laws: t = (m₊ + m₋)/2 + σ² log((1-π)/π)/(m₊ - m₋)."""
+    law = ScoreLaw(
+        spread * np.array([2.0, 0.5]),
+        spread * np.ones(2),
+        np.array([1.0, -1.0]),
+        np.array([0.2, 0.8]),
+    )
+    expected = spread * (1.25 + math.log(4) / 1.5)
+    assert best_threshold(law) == pytest.approx(expected, abs=1e-3 * spread)
+
+
+def test_the_bar_of_a_calibration_is_that_of_its_replicates() -> None:
+    moved = 1e-3 * np.array([-1.0, 2.0, 0.5, -1.5])
+    law, one_by_one = (
+        ScoreLaw(
+            np.stack([1 + shifts, -shifts], axis=1).ravel(),
+            np.ones(8),
+            np.tile([1.0, -1.0], 4),
+            np.tile([0.05, 0.2], 4),
+            replicates=4,
+        )
+        for shifts in (np.zeros(4), moved)
+    )
+    [point] = Ranking(law, one_by_one).calibration([0.7])
+    joint = [0.2 * norm.pdf(0.7 - 1 - moved), 0.8 * norm.pdf(0.7 + moved)]
+    expected = replicate_error(joint[0] / (joint[0] + joint[1]))
+    assert point.uncertainty["probability"] == pytest.approx(expected, rel=1e-6)

@@ -16,8 +16,9 @@ from sparsetoken import (
     get_loss,
     predict,
 )
+from sparsetoken.numerics.quadrature import normal_panels
 from sparsetoken.theory.laws import LAWS, ClassifierLaw
-from sparsetoken.theory.reuse import reused_law
+from sparsetoken.theory.reuse import _rest_sums, _Tokens, reused_law
 
 TASK = Task(8, 1, 4.0)
 TRAINING = Training(2.0, 2.0, ridge=0.05, query_step=60.0, reuse=True)
@@ -253,3 +254,16 @@ def test_the_cost_does_not_grow_with_the_length() -> None:
         law = reused_law(Task(length, 2, 5.0), TRAINING, 4)
         assert law.coordinates.shape == (8 * 2 * 16, 3)
         assert np.all(np.isfinite(law.coordinates))
+
+
+def test_sums_over_many_tokens_that_do_not_deviate_are_their_means() -> None:
+    last, sharpness = np.array([1.2, 0.3, 2.0]), np.array([0.5, 1.0, 2.0])
+    terms = ((1, 0), (1, 1), (2, 0), (0, 1))
+    found = _rest_sums(_Tokens(last[:, None], 30, np.zeros((3, len(terms)))), sharpness)
+    for (power, degree), sums in zip(terms, found, strict=True):
+        for t, kappa, value in zip(last, sharpness, sums, strict=True):
+            nodes, weights = normal_panels(np.array([[t]]), 40)
+            below = nodes < t
+            each = nodes**degree * np.exp(power * kappa * (nodes - t))
+            mean = (weights * each)[below].sum() / weights[below].sum()
+            assert value == pytest.approx(30 * mean, rel=1e-9)
