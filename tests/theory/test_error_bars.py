@@ -12,7 +12,7 @@ from sparsetoken import Loss, Query, Task, Training, get_loss, predict, register
 from sparsetoken.theory import limit, prediction, replicates
 from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.limit import LimitReadout, limit_readout
-from sparsetoken.theory.potential import FirstOrder, Potential
+from sparsetoken.theory.potential import Potential
 from sparsetoken.theory.prediction import Prediction
 from sparsetoken.theory.replicates import replicate_error
 
@@ -167,11 +167,11 @@ def test_the_errors_of_the_order_parameters_hold_the_residual() -> None:
 def test_the_error_of_the_training_loss_holds_that_of_its_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before, first_order = pooled_readout().train_loss_error, Potential.first_order
+    before, errors = pooled_readout().train_loss_error, Potential.errors
 
-    def less_sure(*arguments: Any) -> FirstOrder:
-        found = first_order(*arguments)
-        return replace(found, train_loss_error=found.train_loss_error + 1e-3)
+    def less_sure(*arguments: Any) -> tuple[np.ndarray, float]:
+        of_gradient, of_train_loss = errors(*arguments)
+        return of_gradient, of_train_loss + 1e-3
 
-    monkeypatch.setattr(Potential, "first_order", less_sure)
+    monkeypatch.setattr(Potential, "errors", less_sure)
     assert pooled_readout().train_loss_error == pytest.approx(before + 1e-3, rel=1e-9)
