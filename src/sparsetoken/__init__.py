@@ -70,7 +70,13 @@ if TYPE_CHECKING:
     from sparsetoken.theory.descent import DescentState, descend
     from sparsetoken.theory.floor import Floor, HardPhase, floor, floor_curve, hard_phase
     from sparsetoken.theory.localisation import FreeResponse, Localisation, localise
-    from sparsetoken.theory.oracle import Oracle, RequiredStrength, oracle, required_strength
+    from sparsetoken.theory.oracle import (
+        Oracle,
+        RequiredStrength,
+        oracle,
+        required_strength,
+        strength_curve,
+    )
     from sparsetoken.theory.prediction import Prediction, curve, predict
     from sparsetoken.theory.ranking import CalibrationPoint, OperatingPoint, Ranking
     from sparsetoken.theory.shift import Shift, shift
@@ -135,7 +141,13 @@ _HOMES = {
     "theory.descent": ("DescentState", "descend"),
     "theory.floor": ("Floor", "HardPhase", "floor", "floor_curve", "hard_phase"),
     "theory.localisation": ("FreeResponse", "Localisation", "localise"),
-    "theory.oracle": ("Oracle", "RequiredStrength", "oracle", "required_strength"),
+    "theory.oracle": (
+        "Oracle",
+        "RequiredStrength",
+        "oracle",
+        "required_strength",
+        "strength_curve",
+    ),
     "theory.prediction": ("Prediction", "curve", "predict"),
     "theory.ranking": ("CalibrationPoint", "OperatingPoint", "Ranking"),
     "theory.shift": ("Shift", "shift"),
@@ -239,6 +251,7 @@ __all__ = [
     "simulate_descent",
     "simulate_joint",
     "simulate_message_passing",
+    "strength_curve",
     "train",
     "unregister_loss",
 ]

@@ -1,45 +1,62 @@
 """What a classifier can do when it knows the signal (docs/theory.md, section 2)."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import numpy as np
 from scipy import optimize
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, ndtri
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
-from sparsetoken.records import Record
+from sparsetoken.records import Curve, Record
 from sparsetoken.task import Task
+from sparsetoken.theory.largest_token import LargestTokenErrors, ThresholdErrors
 from sparsetoken.theory.replicates import replicate_error
-from sparsetoken.theory.scores import (
-    NONLINEARITIES,
-    Scores,
-    TokenSample,
-    attention_scores,
-    elementwise_scores,
-    likelihood_ratio_scores,
-)
+from sparsetoken.theory.scores import TokenSample, likelihood_ratio_scores
+from sparsetoken.theory.token_sums import NONLINEARITIES, SumError, sum_error
 from sparsetoken.validation import ParameterError
 
-__all__ = ["ORACLES", "Oracle", "RequiredStrength", "oracle", "required_strength"]
+__all__ = [
+    "ORACLES",
+    "Oracle",
+    "RequiredStrength",
+    "oracle",
+    "required_strength",
+    "strength_curve",
+]
 
 ORACLES = ("attention", "pooled", "vectorised", "elementwise", "bayes")
 
-# Points a label and replicate, as powers of two: for the answer, to fit a rule, to refine the
-# sharpness, and for a first scan of it.
-_SIZE = 13
-_FIT_SIZE = 12
-_SEARCH_SIZE = 10
-_SCAN_SIZE = 7
-_BAYES_SIZE = 11
+# Wanted bars, as fractions of the error and of the strength.
+_TOLERANCE = 0.01
+_STRENGTH_TOLERANCE = 5e-3
+
+# Points a label and replicate, as powers of two: for the answer, more until the tolerance is met; to
+# search with, and more where the error is so near to that without a signal, or there are so many
+# informative tokens that the largest one says less.
+_SIZES = (5, 7, 9, 11)
+_SEARCH_SIZE = 6
+_LARGE_SEARCH_SIZE = 8
+_WEAK = 0.8
+_MANY = 2
+_BAYES_SIZES = (8, 9, 10, 11)
 _BAYES_BUDGET = 1.5e8
-_SHARPNESS_GRID = np.concatenate([[0.0], np.geomspace(1e-3, 100.0, 18)])
+# Where the best sharpness is looked for. The error is flat around it: this much of its logarithm
+# changes nothing.
+_SHARPNESS_GRID = np.array([0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 50.0])
+_SMALL_SHARPNESS_GRID = np.array([0.0, *np.geomspace(1e-3, 100.0, 11)])
+_LOG_SPACING = 1.2
+_LEAST_SHARPNESS = 0.1
+_LOG_ACCURACY = 0.05
+
+# Below this sharpness the mean of all tokens says more than the largest one.
+_MILD_SHARPNESS = 0.5
 
 # Rules are fitted on points of one stream and judged on those of another.
 _JUDGE, _FIT = 2, 3
@@ -52,14 +69,16 @@ _LEAST_ERROR = 1e-15
 _LARGEST_STRENGTH = 1e6
 _LARGEST_SHARPNESS = 1e12
 
-# A search for the strength begins here. It solves at a fixed sharpness and chooses the best one where
-# it ends, so many times at most, until the strength moves no more than this; on the way it chooses
-# anew where the strength has grown so much.
-_FIRST_STRENGTH = 2.0
+# A search for the strength solves at a fixed sharpness and chooses the best one where it ends, so
+# many times at most, until the strength moves no more than this; on the way it chooses anew where
+# the strength has grown so much.
 _LEAST_STRENGTH = 1e-3
 _ROUNDS = 4
-_SETTLED = 3e-3
+_SETTLED = 0.05
+_ROOT_ACCURACY = 1e-3
 _FAR = 2.0
+# Where the strength has moved less than this the best sharpness is near the last one.
+_NEAR = 0.3
 
 
 @dataclass(frozen=True)
@@ -131,6 +150,7 @@ def oracle(
     classifier: str = "attention",
     nonlinearity: str = "sigmoid",
     sharpness: float | None = None,
+    tolerance: float = _TOLERANCE,
 ) -> Oracle:
     """Return the least error of a classifier that knows the signal, for any length up to 10^6.
 
@@ -141,6 +161,9 @@ def oracle(
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
     sharpness : float, optional
         A fixed κ instead of the best one, for "attention" and "elementwise".
+    tolerance : float
+        Wanted numerical error, as a fraction of the error. If it cannot be reached, the
+        uncertainty says so.
 
     Returns
     -------
@@ -153,7 +176,8 @@ def oracle(
     0.2266
     """
     judge = _judge(task, classifier, nonlinearity, sharpness)
-    return judge.least(task.strength)
+    tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
+    return judge.least(task.strength, None, tolerance)
 
 
 @one_thread
@@ -164,6 +188,7 @@ def required_strength(
     classifier: str = "attention",
     nonlinearity: str = "sigmoid",
     sharpness: float | None = None,
+    tolerance: float = _STRENGTH_TOLERANCE,
 ) -> RequiredStrength:
     """Return the least strength θ at which `oracle` reaches the given error; the inverse of it.
 
@@ -174,6 +199,9 @@ def required_strength(
     error : float
         Between 10^-15 and what no signal gives, min(π, 1 - π).
     classifier, nonlinearity, sharpness : as for `oracle`
+    tolerance : float
+        Wanted numerical error, as a fraction of the strength, or of the error where that depends
+        little on the strength. If it cannot be reached, the uncertainty says so.
 
     Returns
     -------
@@ -186,11 +214,7 @@ def required_strength(
     32.9
     """
     judge = _judge(task, classifier, nonlinearity, sharpness)
-    ceiling = min(task.positive_rate, 1 - task.positive_rate)
-    error = validation.real("error", error, low=0, high=ceiling, inclusive=False)
-    if error < _LEAST_ERROR:
-        raise ParameterError("error", error, f"at least {_LEAST_ERROR:g}")
-    found = _StrengthSearch(judge, error, ceiling).solve()
+    found = _StrengthSearch(judge, task, error, tolerance).solve()
     if classifier == "attention" and sharpness is None:
         return _between_bounds(task, error, found)
     return found
@@ -216,9 +240,56 @@ def _between_bounds(task: Task, error: float, found: RequiredStrength) -> Requir
     return replace(found, strength=strength, uncertainty=bar, solution=solution)
 
 
-def _judge(
-    task: Task, classifier: str, nonlinearity: str, sharpness: float | None
-) -> "_Linear | _Bayes | _Thresholded":
+def strength_curve(
+    task: Task,
+    *,
+    over: str = "length",
+    values: Iterable[float],
+    error: float,
+    classifier: str = "attention",
+    nonlinearity: str = "sigmoid",
+    sharpness: float | None = None,
+    tolerance: float = _STRENGTH_TOLERANCE,
+) -> Curve[RequiredStrength]:
+    """Return the required strength along a path; each search begins where the last one ended.
+
+    Parameters
+    ----------
+    over : "length", "informative" or "positive_rate"
+    values : iterable of float
+        Its values, in the order in which results are returned.
+    error, classifier, nonlinearity, sharpness, tolerance : as for `required_strength`
+
+    Returns
+    -------
+    Curve of RequiredStrength
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, strength_curve
+    >>> found = strength_curve(Task(10, 1, 1.0), values=[10, 100, 1000], error=0.05)
+    >>> [round(strength, 1) for strength in found.column("strength")]
+    [4.2, 4.9, 5.5]
+    """
+    validation.instance("task", task, Task)
+    names = [item.name for item in fields(Task) if item.name != "strength"]
+    validation.choice("over", over, names)
+    chosen, found = [], []
+    near: RequiredStrength | None = None
+    for value in values:
+        varied = task.replace(**{over: value})
+        judge = _judge(varied, classifier, nonlinearity, sharpness)
+        with one_thread:
+            near = _StrengthSearch(judge, varied, error, tolerance).solve(near)
+        chosen.append(value)
+        found.append(near)
+    settings = {name: value for name, value in task.to_dict().items() if name in names}
+    settings |= {"classifier": classifier, "error": error}
+    settings.pop(over)
+    return Curve(over, tuple(chosen), tuple(found), settings)
+
+
+def _judge(task: Task, classifier: str, nonlinearity: str, sharpness: float | None) -> "_Rule":
     validation.instance("task", task, Task)
     validation.choice("classifier", classifier, ORACLES)
     validation.choice("nonlinearity", nonlinearity, NONLINEARITIES)
@@ -231,26 +302,35 @@ def _judge(
             accepted = f"None for the classifier {classifier!r}, which has no sharpness"
             raise ParameterError("sharpness", sharpness, accepted)
     if classifier == "attention":
-        return _Thresholded(task, attention_scores, sharpness, reaches_far=True)
+        return _LargestToken(task, sharpness, normalised=True)
     if classifier == "elementwise":
-        return _Thresholded(
-            task,
-            partial(elementwise_scores, nonlinearity=nonlinearity),
-            sharpness,
-            # Other sums are large because all tokens are a little larger, not because one is.
-            reaches_far=nonlinearity == "exp",
-        )
+        if nonlinearity == "exp":
+            return _LargestToken(task, sharpness, normalised=False)
+        return _Summed(task, sharpness, nonlinearity)
     return _Bayes(task) if classifier == "bayes" else _Linear(task)
 
 
-class _WithoutSharpness:
-    """A rule that has none to choose."""
+class _Rule(ABC):
+    """A classifier that knows the signal, at any strength of it."""
 
-    def at_best(self, _strength: float, _rare: bool) -> Self:
+    sharpness: float | None = None
+
+    @abstractmethod
+    def least(
+        self, strength: float, rare: bool | None = None, tolerance: float = _TOLERANCE
+    ) -> Oracle:
+        """Return the least error; with `rare` None a first look decides which points to take."""
+
+    @abstractmethod
+    def quick(self, strength: float, rare: bool) -> float:
+        """Return the least error on few points, to search with."""
+
+    def at_best(self, _strength: float, _rare: bool, _near: float | None = None) -> "_Rule":
+        """Return the same rule with the sharpness fixed at the best one, if there is one."""
         return self
 
 
-class _Linear(_WithoutSharpness):
+class _Linear(_Rule):
     """A threshold on a score that is N(0, 1) or N(Δ, 1), Δ = θR/√L."""
 
     def __init__(self, task: Task) -> None:
@@ -258,7 +338,12 @@ class _Linear(_WithoutSharpness):
         self._known = task.counts
         self._length = task.length
 
-    def least(self, strength: float, _rare: bool | None = None, _quick: bool = False) -> Oracle:
+    def quick(self, strength: float, _rare: bool) -> float:
+        return self.least(strength).error
+
+    def least(
+        self, strength: float, _rare: bool | None = None, _tolerance: float = _TOLERANCE
+    ) -> Oracle:
         shifts, rate = strength * self._known.values / np.sqrt(self._length), self._rate
         separation = float(shifts[-1])
         solution = Solution(Status.CONVERGED, residual=0.0, steps=1)
@@ -296,7 +381,7 @@ class _Linear(_WithoutSharpness):
         return float(optimize.brentq(excess, low, high, xtol=1e-12))
 
 
-class _Bayes(_WithoutSharpness):
+class _Bayes(_Rule):
     """The likelihood-ratio test.
 
     With Λ the likelihood ratio, the error ∫ min(π p₊, (1-π) p₋) is the mean of
@@ -308,20 +393,27 @@ class _Bayes(_WithoutSharpness):
         self._task = task
         self._samples = _Samples(task)
 
-    def least(self, strength: float, rare: bool | None = None, quick: bool = False) -> Oracle:
-        found = self._measured(strength, bool(rare), quick)
-        if rare is None and found.error < _RARE:
-            found = self._measured(strength, True, quick)
+    def least(
+        self, strength: float, rare: bool | None = None, tolerance: float = _TOLERANCE
+    ) -> Oracle:
+        if rare is None:
+            rare = self.quick(strength, False) < _RARE
+        for size in _BAYES_SIZES:
+            found = self._measured(strength, rare, size)
+            if found.uncertainty <= tolerance * found.error:
+                break
         rate = self._task.positive_rate
         error = min(found.error, rate, 1 - rate)
         prior = float(np.log(rate / (1 - rate)))
         return Oracle(error, None, -prior, found.uncertainty, found.solution)
 
-    def _measured(self, strength: float, rare: bool, quick: bool) -> "_Measured":
+    def quick(self, strength: float, rare: bool) -> float:
+        return self._measured(strength, rare, _BAYES_SIZES[0]).error
+
+    def _measured(self, strength: float, rare: bool, largest: int) -> "_Measured":
         task = self._task
         largest_number = int(task.counts.values[-1])
         work = task.length * largest_number if largest_number > 1 else 1
-        largest = _SEARCH_SIZE if quick else _BAYES_SIZE
         size = int(np.clip(np.log2(_BAYES_BUDGET / (16 * work)), 5, largest))
         scores = likelihood_ratio_scores(self._samples.of(size, _JUDGE, rare), strength)
         rate = task.positive_rate
@@ -337,94 +429,143 @@ class _Bayes(_WithoutSharpness):
         )
 
 
-ScoreFunction = Callable[[TokenSample, float, float], Scores]
+class _WithSharpness(_Rule):
+    """A rule whose sharpness is the best one on a grid and near there, or a fixed one."""
 
+    grid: Array
 
-class _Thresholded:
-    """A threshold on a score with a sharpness, both the best on points that do not judge them.
+    def __init__(self, task: Task, sharpness: float | None) -> None:
+        self._task = task
+        self.sharpness = sharpness
+        many = task.counts.mean > _MANY
+        self.size = _LARGE_SEARCH_SIZE if many else _SEARCH_SIZE
 
-    Parameters
-    ----------
-    sharpness : float or None
-        A fixed one instead of the best.
-    reaches_far : bool
-        Whether rare errors come from single tokens far in their tail, which can be drawn.
-    """
+    @abstractmethod
+    def rough(self, strength: float, sharpness: float, rare: bool) -> float:
+        """Return the error with the best threshold on few points."""
 
-    def __init__(
-        self, task: Task, score: ScoreFunction, sharpness: float | None, *, reaches_far: bool
-    ) -> None:
-        self._rate = task.positive_rate
-        self._score = score
-        self._sharpness = sharpness
-        self._reaches_far = reaches_far
-        self._samples = _Samples(task)
+    @abstractmethod
+    def judged(self, strength: float, sharpness: float, rare: bool, tolerance: float) -> Oracle:
+        """Return the error with its bar."""
 
-    def least(self, strength: float, rare: bool | None = None, quick: bool = False) -> Oracle:
-        """Return the least error; with `rare` None a first look decides which points to take."""
-        far = self._reaches_far and bool(rare)
-        sharpness = self._best_sharpness(strength, far)
-        if rare is None and self._reaches_far:
-            scores = self._scores(strength, sharpness, _SEARCH_SIZE, _FIT, far)
-            if _best_threshold(scores, self._rate)[0] < _RARE:
-                far, sharpness = True, self._best_sharpness(strength, rare=True)
-        if quick:
-            return self._fitted(strength, sharpness, far)
-        return self._judged(strength, sharpness, far)
+    def least(
+        self, strength: float, rare: bool | None = None, tolerance: float = _TOLERANCE
+    ) -> Oracle:
+        sharpness = self._best_sharpness(strength, bool(rare))
+        if rare is None and self.rough(strength, sharpness, False) < _RARE:
+            rare, sharpness = True, self._best_sharpness(strength, True, sharpness)
+        return self.judged(strength, sharpness, bool(rare), tolerance)
 
-    def at_best(self, strength: float, rare: bool) -> "_Thresholded":
-        """Return the same rule with the sharpness fixed at the best one for this strength."""
+    def quick(self, strength: float, rare: bool) -> float:
+        return self.rough(strength, self._best_sharpness(strength, rare), rare)
+
+    def at_best(self, strength: float, rare: bool, near: float | None = None) -> Self:
         fixed = copy(self)
-        fixed._sharpness = self._best_sharpness(strength, self._reaches_far and rare)
+        fixed.sharpness = self._best_sharpness(strength, rare, near)
         return fixed
 
-    def _fitted(self, strength: float, sharpness: float, rare: bool) -> Oracle:
-        """Return the error on few points of the best threshold there, to search with."""
-        scores = self._scores(strength, sharpness, _SEARCH_SIZE, _FIT, rare)
-        error, threshold = _best_threshold(scores, self._rate)
-        unknown = Solution(Status.CONVERGED, residual=0.0, steps=1)
-        return Oracle(error, sharpness, threshold, np.inf, unknown)
+    def _best_sharpness(self, strength: float, rare: bool, near: float | None = None) -> float:
+        """Return the κ of least error: a coarse scan unless it is near one, then a search there."""
+        if self.sharpness is not None:
+            return self.sharpness
+        grid = self.grid
+        if near is None:
+            scanned = [self.rough(strength, float(value), rare) for value in grid]
+            near = float(grid[int(np.argmin(scanned))])
+            rate = self._task.positive_rate
+            if min(scanned) > _WEAK * min(rate, 1 - rate):
+                self.size = _LARGE_SEARCH_SIZE
+        ends = np.log([_LEAST_SHARPNESS * grid[1], grid[-1]])
+        centre = float(np.clip(np.log(max(near, 1e-300)), *ends))
 
-    def _judged(self, strength: float, sharpness: float, rare: bool) -> Oracle:
-        fitted = self._scores(strength, sharpness, _FIT_SIZE, _FIT, rare)
-        _, threshold = _best_threshold(fitted, self._rate)
-        scores = self._scores(strength, sharpness, _SIZE, _JUDGE, rare)
-        missed = self._rate * scores.positive_weight * (scores.positive <= threshold)
-        alarms = (1 - self._rate) * scores.negative_weight * (scores.negative > threshold)
-        error = missed.mean() + alarms.mean()
-        # How much a threshold that knows the points would gain: more than the best one gains.
-        gain = max(float(error) - _best_threshold(scores, self._rate)[0], 0.0)
-        found = _Measured.of(missed, alarms, gain)
+        def error(logarithm: float) -> float:
+            return self.rough(strength, float(np.exp(logarithm)), rare)
+
+        found = optimize.minimize_scalar(
+            error,
+            bounds=np.clip([centre - _LOG_SPACING, centre + _LOG_SPACING], *ends),
+            method="bounded",
+            options={"maxiter": 10, "xatol": _LOG_ACCURACY},
+        )
+        chosen = float(np.exp(found.x))
+        return chosen if found.fun < self.rough(strength, near, rare) else near
+
+
+class _LargestToken(_WithSharpness):
+    """Softmax attention, or a sum of exp: errors that the largest token decides.
+
+    Sharpness and threshold are the best on points that do not judge them.
+    """
+
+    grid = _SHARPNESS_GRID
+
+    def __init__(self, task: Task, sharpness: float | None, *, normalised: bool) -> None:
+        super().__init__(task, sharpness)
+        self._normalised = normalised
+        self._known: dict[tuple[int, int, bool], LargestTokenErrors] = {}
+
+    def _errors(
+        self, strength: float, sharpness: float, size: int, stream: int, rare: bool
+    ) -> ThresholdErrors:
+        key = (size, stream, rare)
+        if key not in self._known:
+            self._known[key] = LargestTokenErrors(
+                self._task, size, stream=stream, rare=rare, normalised=self._normalised
+            )
+        known = self._known[key]
+        mild = self._normalised and sharpness < _MILD_SHARPNESS
+        errors = known.at(strength, sharpness, mean=mild)
+        if mild and rare:
+            # Whichever direction is not integrated may hide rare errors, never make them.
+            other = known.at(strength, sharpness, mean=False)
+            return max(errors, other, key=lambda item: item.least()[0])
+        return errors
+
+    def rough(self, strength: float, sharpness: float, rare: bool) -> float:
+        if sharpness == 0 and self._normalised:
+            return _Linear(self._task).least(strength).error
+        return self._errors(strength, sharpness, self.size, _FIT, rare).least()[0]
+
+    def judged(self, strength: float, sharpness: float, rare: bool, tolerance: float) -> Oracle:
+        rate = self._task.positive_rate
+        for size in _SIZES:
+            fitted = self._errors(strength, sharpness, max(size, self.size), _FIT, rare)
+            _, threshold = fitted.least()
+            errors = self._errors(strength, sharpness, size, _JUDGE, rare)
+            terms = errors.terms(threshold)
+            # How much a threshold that knows the points would gain: more than the best one gains.
+            gain = max(errors.error(threshold) - errors.least()[0], 0.0)
+            found = _Measured.of(*terms, gain)
+            if found.uncertainty <= tolerance * found.error:
+                break
         # Constant guesses are rules too.
-        least = min(found.error, self._rate, 1 - self._rate)
+        least = min(found.error, rate, 1 - rate)
         return Oracle(least, sharpness, threshold, found.uncertainty, found.solution)
 
-    def _scores(
-        self, strength: float, sharpness: float, size: int, stream: int, rare: bool
-    ) -> Scores:
-        return self._score(self._samples.of(size, stream, rare), strength, sharpness)
 
-    def _best_sharpness(self, strength: float, rare: bool) -> float:
-        """Return the κ of least error: a coarse scan, then a bounded search around its best."""
-        if self._sharpness is not None:
-            return self._sharpness
+class _Summed(_WithSharpness):
+    """A sum over the tokens that no single one decides: its law is exact."""
 
-        def error(sharpness: float, size: int = _SEARCH_SIZE) -> float:
-            scores = self._scores(strength, sharpness, size, _FIT, rare)
-            counted = _best_threshold(scores, self._rate)[0]
-            points = scores.positive.size + scores.negative.size
-            if self._reaches_far or counted * points >= _FEW:
-                return counted
-            # Few points err, or none: those of another sharpness may be as few by chance.
-            return max(counted, _normal_error(scores))
+    grid = _SMALL_SHARPNESS_GRID
 
-        grid = _SHARPNESS_GRID
-        best = int(np.argmin([error(float(value), _SCAN_SIZE) for value in grid]))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        found = optimize.minimize_scalar(
-            error, bounds=(low, high), method="bounded", options={"maxiter": 10}
-        )
-        return float(found.x if found.fun < error(float(grid[best])) else grid[best])
+    def __init__(self, task: Task, sharpness: float | None, nonlinearity: str) -> None:
+        super().__init__(task, sharpness)
+        self._nonlinearity = nonlinearity
+
+    def _error(self, strength: float, sharpness: float, judged: bool) -> SumError:
+        task = self._task.replace(strength=strength)
+        return sum_error(task, self._nonlinearity, sharpness, judged=judged)
+
+    def rough(self, strength: float, sharpness: float, _rare: bool) -> float:
+        return self._error(strength, sharpness, judged=False).error
+
+    def judged(self, strength: float, sharpness: float, _rare: bool, _tolerance: float) -> Oracle:
+        found = self._error(strength, sharpness, judged=True)
+        solution = Solution(Status.CONVERGED, residual=0.0, steps=1)
+        if found.uncertainty > found.error:
+            detail = "the error is below the rounding of its law"
+            solution = Solution(Status.BEYOND_REACH, residual=0.0, steps=1, detail=detail)
+        return Oracle(found.error, sharpness, found.threshold, found.uncertainty, solution)
 
 
 class _Samples:
@@ -463,8 +604,7 @@ class _Measured:
         # In units of the largest share: squares of very small errors would vanish.
         relative = shares / largest if largest > 0 else shares
         seen = (error / largest) ** 2 / float(relative @ relative) if largest > 0 else 0.0
-        # Replicates that agree may all still be a point or two off.
-        bar = max(replicate_error(replicates, largest), 2 * len(replicates) * largest) + gain
+        bar = replicate_error(replicates, largest) + gain
         status, detail = Status.CONVERGED, ""
         if seen < _FEW:
             # An event that none of n points shows has a probability below 3/n, at 95 %.
@@ -473,110 +613,94 @@ class _Measured:
         return cls(error, bar, Solution(status, residual=0.0, steps=1, detail=detail))
 
 
-def _normal_error(scores: Scores) -> float:
-    """Return the error of scores with these means and spreads, if both laws were normal."""
-    positive, negative = scores.positive, scores.negative
-    spread = float(positive.std() + negative.std())
-    return float(ndtr(-(positive.mean() - negative.mean()) / spread)) if spread > 0 else 0.0
-
-
-def _best_threshold(scores: Scores, rate: float) -> tuple[float, float]:
-    """Return the least error over thresholds, positive above, and the threshold."""
-    values = np.concatenate([scores.positive.ravel(), scores.negative.ravel()])
-    order = np.argsort(values)
-    missed = np.zeros(len(values))
-    missed[: scores.positive.size] = rate / scores.positive.size * scores.positive_weight.ravel()
-    alarms = np.zeros(len(values))
-    alarms[scores.positive.size :] = (
-        (1 - rate) / scores.negative.size * scores.negative_weight.ravel()
-    )
-    # Summed from either end, so that small errors keep their digits.
-    below = np.concatenate([[0.0], np.cumsum(missed[order])])
-    above = np.concatenate([np.cumsum(alarms[order][::-1])[::-1], [0.0]])
-    errors = below + above
-    ordered = values[order]
-    # No threshold tells equal scores apart.
-    errors[1:-1][ordered[1:] == ordered[:-1]] = np.inf
-    best = int(np.argmin(errors))
-    bounds = np.concatenate([[-np.inf], ordered, [np.inf]])
-    low, high = bounds[best], bounds[best + 1]
-    threshold = low if not np.isfinite(high) else high if not np.isfinite(low) else (low + high) / 2
-    return float(errors[best]), float(threshold)
-
-
 class _StrengthSearch:
-    """The strength at which the least error has a given value below its ceiling.
+    """The strength at which the least error of a rule has a given value."""
 
-    Parameters
-    ----------
-    ceiling : float
-        The error without a signal.
-    """
-
-    def __init__(
-        self, judge: _Linear | _Bayes | _Thresholded, error: float, ceiling: float
-    ) -> None:
+    def __init__(self, judge: _Rule, task: Task, error: float, tolerance: float) -> None:
+        rate = task.positive_rate
+        # The error without a signal.
+        self._ceiling = min(rate, 1 - rate)
+        self._error = validation.real("error", error, low=0, high=self._ceiling, inclusive=False)
+        if error < _LEAST_ERROR:
+            raise ParameterError("error", error, f"at least {_LEAST_ERROR:g}")
+        self._tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
         self._judge = judge
-        self._error = error
-        self._ceiling = ceiling
+        self._task = task
         self._rare = error < _RARE
         self._steps = 0
         # A rule with a fixed sharpness, and what is known of it.
         self._fixed = judge
         self._known: dict[float, float] = {}
 
-    def solve(self) -> RequiredStrength:
-        """Solve at a fixed sharpness, choose the best one there, and so on while that helps."""
-        rough = _FIRST_STRENGTH
+    def solve(self, near: RequiredStrength | None = None) -> RequiredStrength:
+        """Solve at a fixed sharpness, choose the best one there, and so on while that helps.
+
+        `near` is the answer to a similar question.
+        """
+        rough = near.strength if near and np.isfinite(near.uncertainty) else self._first()
+        last: float | None = None
         for _ in range(_ROUNDS):
-            self._fix(rough)
+            self._fix(rough, last)
             following = self._root(rough)
             if following > _LARGEST_STRENGTH:
                 detail = f"no strength up to {_LARGEST_STRENGTH:g} is enough"
                 solution = Solution(Status.BEYOND_REACH, 0.0, self._steps, detail)
                 return RequiredStrength(np.inf, np.inf, None, solution)
-            if abs(following - rough) < _SETTLED * rough or self._fixed is self._judge:
-                rough = following
-                break
+            moved = abs(following - rough)
+            last = self._fixed.sharpness if moved < _NEAR * rough else None
             rough = following
+            if moved < _SETTLED * rough or self._fixed is self._judge:
+                break
         return self._polished(rough)
 
-    def _fix(self, strength: float) -> None:
+    def _first(self) -> float:
+        """Return the lesser of what averages need and about what one token above all others needs."""
+        quantile = -2 * ndtri(self._error / (2 * self._ceiling))
+        number, length = self._task.counts.mean, self._task.length
+        above = np.sqrt(2 * np.log(length)) + 0.5 * quantile
+        return float(max(min(quantile * np.sqrt(length) / max(number, 1e-3), above), 0.1))
+
+    def _fix(self, strength: float, near: float | None = None) -> None:
         """Take the sharpness that is best at this strength, if there is one to choose."""
-        self._fixed = self._judge.at_best(strength, self._rare)
+        self._fixed = self._judge.at_best(strength, self._rare, near)
         self._known = {0.0: float(np.log(self._ceiling))}
 
     def _root(self, near: float) -> float:
         """Return the strength that is wanted at the fixed sharpness, or one beyond all."""
         near = max(near, _LEAST_STRENGTH)
         low, high = 0.0, near
+        factor = 1.1
         while self._excess(high) > 0:
-            low, high = high, 1.5 * high
+            low, high, factor = high, factor * high, 1.5
             if high > _LARGEST_STRENGTH:
                 return high
             if self._fixed is not self._judge and high > _FAR * near:
                 # Another sharpness may be far better here, and nothing is known of it below.
                 low, near = 0.0, high
                 self._fix(high)
-        if low == 0.0 and self._excess(0.5 * high) > 0:
-            low = 0.5 * high
-        found = optimize.brentq(self._excess, low, high, xtol=1e-12, rtol=1e-6)
+        for share in (0.9, 0.5):
+            if low == 0.0 and self._excess(share * high) > 0:
+                low = share * high
+            elif low == 0.0:
+                high = share * high
+        found = optimize.brentq(self._excess, low, high, xtol=1e-12, rtol=_ROOT_ACCURACY)
         # A threshold fitted to few points may seem to do better than chance without a signal.
         return max(float(found), _LEAST_STRENGTH)
 
     def _excess(self, strength: float) -> float:
         """Return log(error/wanted error) on few points, at the fixed sharpness."""
         if strength not in self._known:
-            found = self._fixed.least(strength, self._rare, True).error
+            found = self._fixed.quick(strength, self._rare)
             self._known[strength] = float(np.log(max(found, 1e-300)))
             self._steps += 1
         return self._known[strength] - float(np.log(self._error))
 
     def _polished(self, rough: float) -> RequiredStrength:
         """Correct the strength by one step on many points, and give it an error bar."""
-        found = self._judge.least(rough, self._rare)
-        relative = found.uncertainty / self._error
         slope = self._slope(rough, 0.02)
+        wanted = self._tolerance * max(-slope * rough, 1.0)
+        found = self._fixed.least(rough, self._rare, wanted)
+        relative = found.uncertainty / self._error
         # Over a distance on which the error moves more than its bar, the slope is no noise.
         needed = np.clip(2 * relative / max(-slope * rough, 1e-300), 0.02, 0.5)
         if needed > 0.02:

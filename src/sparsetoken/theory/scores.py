@@ -9,16 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, gammaln
+from scipy.special import gammaln
 
 from sparsetoken.arrays import Array
 from sparsetoken.informative import Counts
-from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.task import Task
-from sparsetoken.theory.laws import MILD_SHARPNESS
 from sparsetoken.theory.mixture import Stratum, label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (
+    EXPLICIT,
     Tail,
     TokenGroup,
     draw_weighted_tokens,
@@ -27,19 +26,11 @@ from sparsetoken.theory.token_law import (
 from sparsetoken.validation import ParameterError
 
 __all__ = [
-    "NONLINEARITIES",
     "Scores",
     "TokenSample",
-    "attention_scores",
-    "elementwise_scores",
+    "counted_threshold",
     "likelihood_ratio_scores",
 ]
-
-NONLINEARITIES = ("sigmoid", "tanh", "linear", "exp")
-
-# Up to this length every token is drawn for sums that the largest tokens do not dominate.
-_ALL_TOKENS = 256
-_SOME_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -75,42 +66,37 @@ class TokenSample:
         self.rare = rare
         self._log2_points = log2_points
         self._stream = stream
-        self._drawn: dict[tuple[int, int, bool], list[tuple[tuple[TokenGroup, ...], Array]]] = {}
+        self._drawn: dict[tuple[int, int], list[tuple[tuple[TokenGroup, ...], Array]]] = {}
 
-    def scores(
-        self, score: Callable[[tuple[TokenGroup, ...]], Array], most: int, mild: bool = False
-    ) -> Scores:
+    def scores(self, score: Callable[[tuple[TokenGroup, ...]], Array], most: int) -> Scores:
         """Apply score(informative tokens, other tokens) to sequences of either label.
 
-        At most `most` tokens of a group are drawn one by one. The mean of a sequence comes first if
-        the score is `mild`, that is, weighs all tokens nearly alike.
+        At most `most` tokens of a group are drawn one by one.
         """
         columns = []
         for label in (1, -1):
             parts = [
                 (score(groups).reshape(REPLICATES, -1), weight.reshape(REPLICATES, -1))
-                for groups, weight in self._tokens(label, most, mild)
+                for groups, weight in self._tokens(label, most)
             ]
             columns += [np.concatenate(part, axis=1) for part in zip(*parts, strict=True)]
         positive, positive_weight, negative, negative_weight = columns
         return Scores(positive, negative, positive_weight, negative_weight)
 
-    def _tokens(
-        self, label: int, most: int, mild: bool
-    ) -> list[tuple[tuple[TokenGroup, ...], Array]]:
+    def _tokens(self, label: int, most: int) -> list[tuple[tuple[TokenGroup, ...], Array]]:
         """Return the tokens by number of informative ones: replicates in a row, and their weights."""
-        key = (label, most, mild)
+        key = (label, most)
         if key not in self._drawn:
             strata = label_strata(self.task, label, self._log2_points)
             points = sum(part.points for part in strata)
             self._drawn[key] = [
-                self._stratum(label, part, points * part.weight / part.points, most, mild)
+                self._stratum(label, part, points * part.weight / part.points, most)
                 for part in strata
             ]
         return self._drawn[key]
 
     def _stratum(
-        self, label: int, part: Stratum, scale: float, most: int, mild: bool
+        self, label: int, part: Stratum, scale: float, most: int
     ) -> tuple[tuple[TokenGroup, ...], Array]:
         """Return the tokens of one stratum, with `scale` as the mean of their weights."""
         tail: Tail | None = None
@@ -123,7 +109,6 @@ class TokenSample:
                 (self._stream, index, label + 1, *part.stream),
                 tail,
                 most,
-                mild,
             )
             for index in range(REPLICATES)
         ]
@@ -138,67 +123,28 @@ class TokenSample:
         return groups, scale * np.concatenate([weight for _, weight in drawn])
 
 
-def attention_scores(sample: TokenSample, strength: float, sharpness: float) -> Scores:
-    """Return T = Σ_l softmax(κx)_l x_l."""
-
-    def score(tokens: tuple[TokenGroup, ...]) -> Array:
-        sums = exponential_sums(tokens, sharpness, (sharpness * strength, 0.0))
-        marked, noise, _ = sums.softmax_triple()
-        return np.asarray(strength * marked + noise)
-
-    return sample.scores(score, most=_SOME_TOKENS // 2, mild=bool(sharpness < MILD_SHARPNESS))
-
-
-def elementwise_scores(
-    sample: TokenSample, strength: float, sharpness: float, nonlinearity: str
-) -> Scores:
-    """Return (1/L) Σ_l σ(κ x_l) x_l; for exp its logarithm, which orders sequences alike."""
-    if nonlinearity == "exp":
-        return sample.scores(_log_exponential_score(sample.length, strength, sharpness), most=32)
-    functions: dict[str, Callable[[Array], Array]] = {
-        "sigmoid": lambda x: expit(sharpness * x) * x,
-        "tanh": lambda x: np.tanh(sharpness * x) * x,
-        "linear": lambda x: x**2,
-    }
-    function = functions[nonlinearity]
-
-    def score(tokens: tuple[TokenGroup, ...]) -> Array:
-        total = np.zeros(len(tokens[0].values))
-        for group, shift in zip(tokens, (strength, 0.0), strict=True):
-            total += function(group.values + shift).sum(axis=1)
-            if group.rest:
-                total += _rest_sum(function, group, shift)
-        return np.asarray(total / sample.length)
-
-    most = _ALL_TOKENS if sample.length <= _ALL_TOKENS else _SOME_TOKENS
-    return sample.scores(score, most)
-
-
-def _log_exponential_score(
-    length: int, strength: float, sharpness: float
-) -> Callable[[tuple[TokenGroup, ...]], Array]:
-    def score(tokens: tuple[TokenGroup, ...]) -> Array:
-        sums = exponential_sums(tokens, sharpness, (sharpness * strength, 0.0))
-        total = (sums.first + strength * sums.marked) / length
-        # A sum below zero, with every token negative, comes last in any order.
-        logarithm = np.log(np.where(total > 0, total, 1.0))
-        return np.asarray(np.where(total > 0, sums.peak + logarithm, -np.inf))
-
-    return score
-
-
-def _rest_sum(function: Callable[[Array], Array], group: TokenGroup, shift: float) -> Array:
-    """Return the sum of function(u + shift) over tokens below the last kept, to normal accuracy."""
-    grid = np.linspace(-9.0, 9.0, 8001)
-    spacing = grid[1] - grid[0]
-    values, density = function(grid + shift), normal_density(grid)
-    columns = np.stack([np.ones_like(grid), values, values**2]) * density
-    below = np.cumsum(columns, axis=1) * spacing - 0.5 * spacing * columns
-    top = group.values[:, -1]
-    mass, first, second = (np.interp(top, grid, column) for column in below)
-    mean = first / mass
-    variance = np.maximum(second / mass - mean**2, 0.0)
-    return np.asarray(group.rest * mean + np.sqrt(group.rest * variance) * group.normals[:, 0])
+def counted_threshold(scores: Scores, rate: float) -> tuple[float, float]:
+    """Return the least error over thresholds on the scores, positive above, and the threshold."""
+    values = np.concatenate([scores.positive.ravel(), scores.negative.ravel()])
+    order = np.argsort(values)
+    missed = np.zeros(len(values))
+    missed[: scores.positive.size] = rate / scores.positive.size * scores.positive_weight.ravel()
+    alarms = np.zeros(len(values))
+    alarms[scores.positive.size :] = (
+        (1 - rate) / scores.negative.size * scores.negative_weight.ravel()
+    )
+    # Summed from either end, so that small errors keep their digits.
+    below = np.concatenate([[0.0], np.cumsum(missed[order])])
+    above = np.concatenate([np.cumsum(alarms[order][::-1])[::-1], [0.0]])
+    errors = below + above
+    ordered = values[order]
+    # No threshold tells equal scores apart.
+    errors[1:-1][ordered[1:] == ordered[:-1]] = np.inf
+    best = int(np.argmin(errors))
+    bounds = np.concatenate([[-np.inf], ordered, [np.inf]])
+    low, high = bounds[best], bounds[best + 1]
+    threshold = low if not np.isfinite(high) else high if not np.isfinite(low) else (low + high) / 2
+    return float(errors[best]), float(threshold)
 
 
 def likelihood_ratio_scores(sample: TokenSample, strength: float) -> Scores:
@@ -211,7 +157,7 @@ def likelihood_ratio_scores(sample: TokenSample, strength: float) -> Scores:
     if known.values[-1] <= 1:
         chance = float(known.probability[-1])
         ratio = _one_token_ratio(sample.length, strength, chance)
-        return sample.scores(ratio, most=_SOME_TOKENS // 2)
+        return sample.scores(ratio, most=EXPLICIT)
     if sample.length > 4096:
         accepted = "at most 4096 for 'bayes' with informative > 1"
         raise ParameterError("length", sample.length, accepted)
