@@ -247,7 +247,7 @@ def test_the_bar_of_the_error_holds_that_of_the_overlap() -> None:
     task = Task(10, 2, 2.5, 0.4)
     states = floor_module._States(task, places_law(10, 2, 7), 1.0)
     states.bars["overlap"] = 0.05
-    best = states._best("overlap")
+    best = states._best("overlap", 1e-3)
     moved = states.values["overlap"] - 0.05
     other = oracle(task.replace(strength=2.5 * np.sqrt(moved)), classifier="bayes")
     assert abs(other.error - best.error) <= best.uncertainty

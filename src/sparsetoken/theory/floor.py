@@ -33,6 +33,8 @@ _LAST_SIZE = 12
 _MOST_SCORES = 2**22
 _GRID = 320
 _LARGEST_SHIFT = 0.9
+# First wanted accuracy of an error, as a fraction of it.
+_ROUGH = 0.03
 # Solutions closer than this, in log m/(1-m), are one.
 _SAME = 1e-6
 
@@ -377,8 +379,10 @@ class _States:
         return max(self.bars["overlap"], self.bars["reachable_overlap"])
 
     def summary(self, tolerance: float) -> Floor:
-        found = {"": self._best("overlap")}
-        found["reachable_"] = self._best("reachable_overlap") if self.hard else found[""]
+        found = {"": self._best("overlap", tolerance)}
+        found["reachable_"] = (
+            self._best("reachable_overlap", tolerance) if self.hard else found[""]
+        )
         bars = FloorUncertainty(
             **self.bars, **{f"{name}error": best.uncertainty for name, best in found.items()}
         )
@@ -391,14 +395,17 @@ class _States:
             solution=self._solution(tolerance, [best.solution for best in found.values()]),
         )
 
-    def _best(self, name: str) -> Oracle:
+    def _best(self, name: str, tolerance: float) -> Oracle:
         """Return the best classifier at an overlap, the bar with what the overlap's bar moves.
 
         Moving the R informative tokens by δ each changes the law of a positive by at most
         δ√R/√(2π) in total variation, and so the error by π times that.
         """
         overlap, strength = self.values[name], self.task.strength
-        found = oracle(self.task.replace(strength=strength * np.sqrt(overlap)), classifier="bayes")
+        known = self.task.replace(strength=strength * np.sqrt(overlap))
+        found = oracle(known, classifier="bayes", tolerance=_ROUGH)
+        if found.uncertainty > tolerance:
+            found = oracle(known, classifier="bayes", tolerance=tolerance / found.error)
         high = min(overlap + self.bars[name], 1.0)
         shift = strength * (np.sqrt(high) - np.sqrt(overlap))
         low = max(overlap - self.bars[name], 0.0)

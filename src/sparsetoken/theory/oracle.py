@@ -35,17 +35,17 @@ ORACLES = ("attention", "pooled", "vectorised", "elementwise", "bayes")
 
 # Wanted bars, as fractions of the error and of the strength.
 _TOLERANCE = 0.01
-_STRENGTH_TOLERANCE = 5e-3
+_STRENGTH_TOLERANCE = 2e-3
 
 # Points a label and replicate, as powers of two: for the answer, more until the tolerance is met; to
 # search with, and more where the error is so near to that without a signal, or there are so many
 # informative tokens that the largest one says less.
 _SIZES = (5, 7, 9, 11)
 _SEARCH_SIZE = 6
-_LARGE_SEARCH_SIZE = 8
+_LARGE_SEARCH_SIZE = 7
 _WEAK = 0.8
 _MANY = 2
-_BAYES_SIZES = (8, 9, 10, 11)
+_BAYES_SIZES = (7, 9, 10, 11)
 _BAYES_BUDGET = 1.5e8
 # Where the best sharpness is looked for. The error is flat around it: this much of its logarithm
 # changes nothing.
@@ -55,8 +55,9 @@ _LOG_SPACING = 1.2
 _LEAST_SHARPNESS = 0.1
 _LOG_ACCURACY = 0.05
 
-# Below this sharpness the mean of all tokens says more than the largest one.
+# Below this sharpness the mean of all tokens says more than the largest one; less so of rare errors.
 _MILD_SHARPNESS = 0.5
+_RARE_MILD_SHARPNESS = 0.2
 
 # Rules are fitted on points of one stream and judged on those of another.
 _JUDGE, _FIT = 2, 3
@@ -513,7 +514,7 @@ class _LargestToken(_WithSharpness):
                 self._task, size, stream=stream, rare=rare, normalised=self._normalised
             )
         known = self._known[key]
-        mild = self._normalised and sharpness < _MILD_SHARPNESS
+        mild = self._normalised and sharpness < (_RARE_MILD_SHARPNESS if rare else _MILD_SHARPNESS)
         errors = known.at(strength, sharpness, mean=mild)
         if mild and rare:
             # Whichever direction is not integrated may hide rare errors, never make them.
@@ -604,7 +605,8 @@ class _Measured:
         # In units of the largest share: squares of very small errors would vanish.
         relative = shares / largest if largest > 0 else shares
         seen = (error / largest) ** 2 / float(relative @ relative) if largest > 0 else 0.0
-        bar = replicate_error(replicates, largest) + gain
+        # What no point shows happens to less than about one of them, and may double their chance.
+        bar = replicate_error(replicates, largest) + error / positive.size + gain
         status, detail = Status.CONVERGED, ""
         if seen < _FEW:
             # An event that none of n points shows has a probability below 3/n, at 95 %.
@@ -711,7 +713,8 @@ class _StrengthSearch:
             detail = "at this strength the points of the law begin to err"
             return self._beyond(rough, np.inf, found, detail)
         strength = rough - distance / slope
-        bar = relative / -slope + 1e-6 * rough
+        # The last step is a straight line over a distance on which the slope changes a little.
+        bar = relative / -slope + (strength - rough) ** 2 / rough + 1e-6 * rough
         if self._error + found.uncertainty >= self._ceiling:
             detail = "the wanted error cannot be told from that without a signal"
             return self._beyond(strength, max(bar, strength), found, detail)
