@@ -380,9 +380,7 @@ class _States:
 
     def summary(self, tolerance: float) -> Floor:
         found = {"": self._best("overlap", tolerance)}
-        found["reachable_"] = (
-            self._best("reachable_overlap", tolerance) if self.hard else found[""]
-        )
+        found["reachable_"] = self._best("reachable_overlap", tolerance) if self.hard else found[""]
         bars = FloorUncertainty(
             **self.bars, **{f"{name}error": best.uncertainty for name, best in found.items()}
         )

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 from sparsetoken.arrays import Array
 from sparsetoken.informative import Counts
 from sparsetoken.task import Task
+from sparsetoken.theory.laws import MILD_SHARPNESS
 from sparsetoken.theory.mixture import Stratum, label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (
@@ -28,6 +29,7 @@ from sparsetoken.validation import ParameterError
 __all__ = [
     "Scores",
     "TokenSample",
+    "attention_scores",
     "counted_threshold",
     "likelihood_ratio_scores",
 ]
@@ -66,37 +68,42 @@ class TokenSample:
         self.rare = rare
         self._log2_points = log2_points
         self._stream = stream
-        self._drawn: dict[tuple[int, int], list[tuple[tuple[TokenGroup, ...], Array]]] = {}
+        self._drawn: dict[tuple[int, int, bool], list[tuple[tuple[TokenGroup, ...], Array]]] = {}
 
-    def scores(self, score: Callable[[tuple[TokenGroup, ...]], Array], most: int) -> Scores:
+    def scores(
+        self, score: Callable[[tuple[TokenGroup, ...]], Array], most: int, mild: bool = False
+    ) -> Scores:
         """Apply score(informative tokens, other tokens) to sequences of either label.
 
-        At most `most` tokens of a group are drawn one by one.
+        At most `most` tokens of a group are drawn one by one. The mean of a sequence comes first if
+        the score is `mild`, that is, weighs all tokens nearly alike.
         """
         columns = []
         for label in (1, -1):
             parts = [
                 (score(groups).reshape(REPLICATES, -1), weight.reshape(REPLICATES, -1))
-                for groups, weight in self._tokens(label, most)
+                for groups, weight in self._tokens(label, most, mild)
             ]
             columns += [np.concatenate(part, axis=1) for part in zip(*parts, strict=True)]
         positive, positive_weight, negative, negative_weight = columns
         return Scores(positive, negative, positive_weight, negative_weight)
 
-    def _tokens(self, label: int, most: int) -> list[tuple[tuple[TokenGroup, ...], Array]]:
+    def _tokens(
+        self, label: int, most: int, mild: bool
+    ) -> list[tuple[tuple[TokenGroup, ...], Array]]:
         """Return the tokens by number of informative ones: replicates in a row, and their weights."""
-        key = (label, most)
+        key = (label, most, mild)
         if key not in self._drawn:
             strata = label_strata(self.task, label, self._log2_points)
             points = sum(part.points for part in strata)
             self._drawn[key] = [
-                self._stratum(label, part, points * part.weight / part.points, most)
+                self._stratum(label, part, points * part.weight / part.points, most, mild)
                 for part in strata
             ]
         return self._drawn[key]
 
     def _stratum(
-        self, label: int, part: Stratum, scale: float, most: int
+        self, label: int, part: Stratum, scale: float, most: int, mild: bool
     ) -> tuple[tuple[TokenGroup, ...], Array]:
         """Return the tokens of one stratum, with `scale` as the mean of their weights."""
         tail: Tail | None = None
@@ -109,6 +116,7 @@ class TokenSample:
                 (self._stream, index, label + 1, *part.stream),
                 tail,
                 most,
+                mild,
             )
             for index in range(REPLICATES)
         ]
@@ -121,6 +129,17 @@ class TokenSample:
             for same in zip(*(groups for groups, _ in drawn), strict=True)
         )
         return groups, scale * np.concatenate([weight for _, weight in drawn])
+
+
+def attention_scores(sample: TokenSample, strength: float, sharpness: float) -> Scores:
+    """Return T = Σ_l softmax(κx)_l x_l."""
+
+    def score(tokens: tuple[TokenGroup, ...]) -> Array:
+        sums = exponential_sums(tokens, sharpness, (sharpness * strength, 0.0))
+        marked, noise, _ = sums.softmax_triple()
+        return np.asarray(strength * marked + noise)
+
+    return sample.scores(score, most=EXPLICIT, mild=bool(sharpness < MILD_SHARPNESS))
 
 
 def counted_threshold(scores: Scores, rate: float) -> tuple[float, float]:
