@@ -326,11 +326,6 @@ def test_arguments_that_do_not_apply_are_refused() -> None:
         required_strength(task, error=1e-300)
 
 
-def test_equal_counts_of_all_replicates_are_no_proof_of_an_exact_error() -> None:
-    # At this length all replicates count the same errors.
-    assert oracle(Task(17, 1, 5.0)).uncertainty >= 1e-4
-
-
 @pytest.mark.parametrize("error", [0.498, 0.499])
 def test_near_chance_attention_needs_as_much_as_bayes_and_pooling(error: float) -> None:
     # Its own points cannot tell such errors from chance, but the two that it lies between agree.

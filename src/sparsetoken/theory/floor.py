@@ -402,7 +402,7 @@ class _States:
         overlap, strength = self.values[name], self.task.strength
         known = self.task.replace(strength=strength * np.sqrt(overlap))
         found = oracle(known, classifier="bayes", tolerance=_ROUGH)
-        if found.uncertainty > tolerance:
+        if found.uncertainty > tolerance and found.error > 0:
             found = oracle(known, classifier="bayes", tolerance=tolerance / found.error)
         high = min(overlap + self.bars[name], 1.0)
         shift = strength * (np.sqrt(high) - np.sqrt(overlap))

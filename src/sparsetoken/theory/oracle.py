@@ -78,6 +78,8 @@ _ROUNDS = 4
 _SETTLED = 0.05
 _ROOT_ACCURACY = 1e-3
 _FAR = 2.0
+# A bar above this fraction of attention's strength makes bounds worth their price.
+_UNSURE = 0.2
 # Where the strength has moved less than this the best sharpness is near the last one.
 _NEAR = 0.3
 
@@ -215,10 +217,20 @@ def required_strength(
     32.9
     """
     judge = _judge(task, classifier, nonlinearity, sharpness)
-    found = _StrengthSearch(judge, task, error, tolerance).solve()
-    if classifier == "attention" and sharpness is None:
-        return _between_bounds(task, error, found)
-    return found
+    return _searched(judge, task, error, tolerance)
+
+
+def _searched(
+    judge: "_Rule",
+    task: Task,
+    error: float,
+    tolerance: float,
+    near: RequiredStrength | None = None,
+) -> RequiredStrength:
+    """Search for the strength, near a known one, and between the bounds of attention's."""
+    found = _StrengthSearch(judge, task, error, tolerance).solve(near)
+    free = isinstance(judge, _LargestToken) and judge.normalised and judge.sharpness is None
+    return _between_bounds(task, error, found) if free else found
 
 
 def _between_bounds(task: Task, error: float, found: RequiredStrength) -> RequiredStrength:
@@ -226,10 +238,11 @@ def _between_bounds(task: Task, error: float, found: RequiredStrength) -> Requir
 
     Pooling is attention of sharpness 0, so that the best sharpness needs no more.
     """
-    if found.solution.status is not Status.BEYOND_REACH:
+    if found.solution.status is Status.CONVERGED and found.uncertainty < _UNSURE * found.strength:
         return found
     least, most = (
-        required_strength(task, error=error, classifier=rule) for rule in ("bayes", "pooled")
+        required_strength(task, error=error, classifier=rule, tolerance=1e-6)
+        for rule in ("bayes", "pooled")
     )
     low, high = max(0.0, least.strength - least.uncertainty), most.strength + most.uncertainty
     strength = min(max(found.strength, low), high)
@@ -237,7 +250,7 @@ def _between_bounds(task: Task, error: float, found: RequiredStrength) -> Requir
     if not bar < found.uncertainty:
         return found
     detail = "it lies between what the Bayes rule and pooling need"
-    solution = replace(found.solution, detail=detail)
+    solution = replace(found.solution, status=Status.BEYOND_REACH, detail=detail)
     return replace(found, strength=strength, uncertainty=bar, solution=solution)
 
 
@@ -281,7 +294,7 @@ def strength_curve(
         varied = task.replace(**{over: value})
         judge = _judge(varied, classifier, nonlinearity, sharpness)
         with one_thread:
-            near = _StrengthSearch(judge, varied, error, tolerance).solve(near)
+            near = _searched(judge, varied, error, tolerance, near)
         chosen.append(value)
         found.append(near)
     settings = {name: value for name, value in task.to_dict().items() if name in names}
@@ -502,7 +515,7 @@ class _LargestToken(_WithSharpness):
 
     def __init__(self, task: Task, sharpness: float | None, *, normalised: bool) -> None:
         super().__init__(task, sharpness)
-        self._normalised = normalised
+        self.normalised = normalised
         self._known: dict[tuple[int, int, bool], LargestTokenErrors] = {}
 
     def _errors(
@@ -511,10 +524,10 @@ class _LargestToken(_WithSharpness):
         key = (size, stream, rare)
         if key not in self._known:
             self._known[key] = LargestTokenErrors(
-                self._task, size, stream=stream, rare=rare, normalised=self._normalised
+                self._task, size, stream=stream, rare=rare, normalised=self.normalised
             )
         known = self._known[key]
-        mild = self._normalised and sharpness < (_RARE_MILD_SHARPNESS if rare else _MILD_SHARPNESS)
+        mild = self.normalised and sharpness < (_RARE_MILD_SHARPNESS if rare else _MILD_SHARPNESS)
         errors = known.at(strength, sharpness, mean=mild)
         if mild and rare:
             # Whichever direction is not integrated may hide rare errors, never make them.
@@ -523,7 +536,7 @@ class _LargestToken(_WithSharpness):
         return errors
 
     def rough(self, strength: float, sharpness: float, rare: bool) -> float:
-        if sharpness == 0 and self._normalised:
+        if sharpness == 0 and self.normalised:
             return _Linear(self._task).least(strength).error
         return self._errors(strength, sharpness, self.size, _FIT, rare).least()[0]
 
