@@ -68,7 +68,7 @@ class Mutant(NamedTuple):
     column: int
     change: str
     node: int
-    lines: range  # of the statement around it; none if that is read at import
+    lines: range  # of the statement around it; none if that is executed at import
 
     @property
     def name(self) -> tuple[str, ...]:
@@ -313,10 +313,10 @@ class Notes:
                 self._modules[module].update(names)
 
     def tests_of(self, mutant: Mutant, budget: float) -> list[str]:
-        """Return the tests of a mutant's statement, or of its module if that is read at import."""
+        """Return the tests of a mutant's statement, or of its module if no test executes that."""
         module = mutant.name[0]
         names = set().union(*(self._lines[module, line] for line in mutant.lines))
-        if not mutant.lines:
+        if not names:  # also where only processes that tests start execute it
             names = self._modules[module]
         chosen, total = [], 0.0
         for name in sorted(names & set(self.seconds), key=lambda name: self._rank(mutant, name)):
@@ -390,7 +390,9 @@ def main() -> None:
         list(pool.map(attempt, drawn))
     count = Counter(row["state"] for row in table.values())
     killed, same = count["killed"], count["equivalent"]
-    print(f"{killed} of {len(table)} mutants killed ({killed / len(table):.0%}), {same} equivalent")
+    print(
+        f"{killed} of {len(table)} mutants killed ({killed / max(1, len(table)):.0%}), {same} equivalent"
+    )
 
 
 def share_imports() -> None:

@@ -59,6 +59,12 @@ def test_a_killed_process_fails_its_own_call_and_is_replaced() -> None:
         assert executor.submit(abs, -1).result() == 1
 
 
+def test_no_process_is_left_when_the_executor_ends() -> None:
+    with LocalExecutor(1) as executor:
+        worker = executor.submit(os.getpid).result()
+    assert not psutil.pid_exists(worker)
+
+
 def test_a_process_killed_while_idle_harms_no_call() -> None:
     with LocalExecutor(1) as executor:
         victim = executor.submit(os.getpid).result()
