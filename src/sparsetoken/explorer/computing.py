@@ -23,7 +23,7 @@ from sparsetoken.records import Record, measured
 from sparsetoken.simulation.sampling import sample
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
-from sparsetoken.theory.capacity import capacity
+from sparsetoken.theory.capacity import capacity_curve
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.oracle import required_strength
 from sparsetoken.theory.prediction import Prediction, Predictor, curve, predict
@@ -281,9 +281,16 @@ def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
 
 def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
-    ask = partial(capacity, classifier=source.classifier, tolerance=batch.tolerance)
-    at = _varied(source, values)
-    return _points(batch, [ask(task, training, query=query) for task, training, query in at])
+    found = capacity_curve(
+        source.task,
+        source.training,
+        over=source.over,
+        values=values,
+        classifier=source.classifier,
+        query=source.query,
+        tolerance=batch.tolerance,
+    )
+    return _points(batch, found)
 
 
 def _queries(batch: Batch, values: Iterator[float]) -> list[Point]:

@@ -75,8 +75,8 @@ class Accuracy(NamedTuple):
 
 DEFAULT = Accuracy(5e-3, 1e-4)
 # Those of other functions of the package, and what the eye can tell where that takes too long.
-FLOOR = SHIFT = Accuracy(5e-3, 1e-3)
-MAP = Accuracy(5e-3, 2e-3)
+FLOOR = Accuracy(5e-3, 1e-3)
+MAP = SHIFT = Accuracy(5e-3, 2e-3)
 CAPACITY = Accuracy(0.2, 1e-2)
 STRENGTH = Accuracy(1.0, 1.0)
 
@@ -157,6 +157,11 @@ class Line:
         """Which line of the screen it is, whatever the settings are."""
         source = self.source
         return (source.kind, source.classifier, source.over, source.options, self.row, self.pin)
+
+    @property
+    def dear(self) -> bool:
+        """Whether half of the points must do: each searches for the best sharpness."""
+        return ("at_sharpness", "best") in self.source.options
 
     @cached_property
     def _keys(self) -> dict[int, Hashable]:
@@ -258,8 +263,8 @@ class Picture:
     def chosen(self, line: Line, stage: Stage) -> list[int]:
         """Return which points of a line a stage asks for."""
         if line.row is None:
-            slow = line.source.kind == "strength" and line.source.classifier == "attention"
-            return _some(len(line.x), (stage.points + 1) // 2 if slow else stage.points)
+            wanted = min(stage.points, len(line.x))
+            return _some(len(line.x), wanted // 2 + 1 if line.dear else wanted)
         rows = max(other.row or 0 for other in self.lines) + 1
         side = self._side(stage)
         return _some(len(line.x), side) if line.row in _some(rows, side) else []
