@@ -9,9 +9,11 @@ import pytest
 from browsing import Server, Tab
 from playwright.sync_api import Browser
 
-from sparsetoken import align, predict
+from sparsetoken import align, floor_curve, predict, required_strength
+from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.presets import PRESETS, TOUR
-from sparsetoken.explorer.state import VIEWS, State
+from sparsetoken.explorer.snapshot import write_snapshot
+from sparsetoken.explorer.state import VIEWS, State, total_samples
 
 LIGHT = "v=1&view=learning&classifiers=pooled%2Cvectorised&points=6&ridge=0.01"
 
@@ -78,15 +80,77 @@ def test_back_and_undo_return_to_the_last_settings(tab: Tab) -> None:
     assert tab.page.evaluate("location.hash") == "#v=1&view=learning"
 
 
-def test_a_preset_is_one_click(tab: Tab) -> None:
+def expected(state: State, name: str) -> float:
+    """Return what the package gives for a number beside the plot."""
+    if name == "floor":
+        (found,) = floor_curve(state.task, values=[total_samples(state.training)])
+        return found.error
+    if state.view == "query":
+        return align(state.task, state.training).alignment
+    if state.view == "strength":
+        return required_strength(state.task, error=state.error, classifier=name).strength
+    training = state.training
+    if state.over == ALL_SAMPLES:
+        training = share_out(training, name, total_samples(training))
+    query = state.query if state.given_query and name == "attention" else None
+    return predict(state.task, training, classifier=name, query=query).test_error
+
+
+@pytest.mark.parametrize(
+    "number",
+    range(len(PRESETS)),
+    ids=lambda number: State.from_address(PRESETS[number].address).view,
+)
+def test_every_preset_shows_the_numbers_of_the_package(tab: Tab, number: int) -> None:
     tab.open("v=1&view=inside")
-    number = next(i for i, preset in enumerate(PRESETS) if "α0" in preset.name)
-    tab.act(lambda: tab.page.select_option("#presets", str(number)))
+    tab.act(lambda: tab.page.select_option("#presets", str(number)), "final")
     state = State.from_address(tab.page.evaluate("location.hash"))
     assert state == State.from_address(PRESETS[number].address)
-    cell = tab.page.locator("#numbers td[data-name=attention]")
-    expected = align(state.task, state.training).alignment
-    assert float(cell.get_attribute("data-value") or "nan") == pytest.approx(expected)
+    cells = tab.page.locator("#numbers td")
+    assert cells.count() == (0 if state.view == "map" else len(state.classifiers))
+    for cell in cells.all():
+        shown, _, bar = cell.inner_text().partition("\u00a0±\u00a0")
+        digits = len(shown.strip().partition(".")[2])
+        wanted = expected(state, cell.get_attribute("data-name") or "")
+        assert float(shown) == pytest.approx(wanted, abs=0.51 * 10.0**-digits), cell.inner_text()
+        assert bar or state.view == "query"
+    assert not tab.complaints
+
+
+def test_axes_become_logarithmic_and_the_pointer_reads_values(tab: Tab) -> None:
+    tab.open(LIGHT)
+    tab.settle("final")
+    for name, axis in (("log x", "xaxis"), ("log y", "yaxis")):
+        box = tab.page.get_by_label(name)
+        before = box.is_checked()
+        tab.act(box.click)
+        kinds = {True: "log", False: "linear"}
+        tab.wait(
+            f"document.getElementById('plot')._fullLayout.{axis}.type === {kinds[not before]!r}"
+        )
+    tab.settle("final")
+    line = tab.page.locator("#plot .scatterlayer .trace").last.bounding_box()
+    assert line is not None
+    for share in np.linspace(0.02, 0.98, 25):
+        tab.page.mouse.move(line["x"] + 0.5 * line["width"], line["y"] + share * line["height"])
+        tab.page.wait_for_timeout(60)
+        if tab.page.locator("#plot .hoverlayer .hovertext").count():
+            break
+    assert "±" in tab.page.locator("#plot .hoverlayer").inner_text()
+    assert not tab.complaints
+
+
+def test_a_snapshot_opens_without_a_server(browser: Browser, tmp_path: Path) -> None:
+    for view in ("learning", "inside", "turning"):
+        path = tmp_path / f"{view}.html"
+        lighter = "&classifiers=pooled&points=4" if view == "learning" else ""
+        write_snapshot(State.from_address(f"view={view}{lighter}"), path)
+        alone = browser.new_context(offline=True)
+        tab = Tab(alone.new_page(), "")
+        tab.page.goto(path.as_uri())
+        tab.wait("(document.getElementById('plot').data ?? []).length > 0")
+        assert not tab.complaints
+        alone.close()
 
 
 def test_the_tour_tells_five_steps(tab: Tab) -> None:
@@ -150,6 +214,12 @@ def test_copies_and_downloads(tab: Tab) -> None:
     with tab.page.expect_download() as picture:
         tab.page.click("[data-save=svg]")
     assert "<svg" in Path(picture.value.path()).read_text()
+    with tab.page.expect_download() as pixels:
+        tab.page.click("[data-save=png]")
+    assert Path(pixels.value.path()).read_bytes().startswith(b"\x89PNG")
+    tab.page.click("#link")
+    tab.wait("document.getElementById('copied').dataset.language === 'link'")
+    assert tab.page.inner_text("#copied") == tab.page.evaluate("location.href")
     with tab.page.expect_download() as study:
         tab.page.click("[data-copy=study]")
     assert "[training]" in Path(study.value.path()).read_text()
