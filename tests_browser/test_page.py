@@ -129,14 +129,16 @@ def test_axes_become_logarithmic_and_the_pointer_reads_values(tab: Tab) -> None:
             f"document.getElementById('plot')._fullLayout.{axis}.type === {kinds[not before]!r}"
         )
     tab.settle("final")
-    line = tab.page.locator("#plot .scatterlayer .trace").last.bounding_box()
-    assert line is not None
-    for share in np.linspace(0.02, 0.98, 25):
-        tab.page.mouse.move(line["x"] + 0.5 * line["width"], line["y"] + share * line["height"])
-        tab.page.wait_for_timeout(60)
-        if tab.page.locator("#plot .hoverlayer .hovertext").count():
-            break
-    assert "±" in tab.page.locator("#plot .hoverlayer").inner_text()
+    place = tab.page.evaluate(
+        "(() => { const plot = document.getElementById('plot'), line = plot.data.at(-1);"
+        " const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();"
+        " return [box.left + xaxis._offset + xaxis.d2p(line.x[3]),"
+        " box.top + yaxis._offset + yaxis.d2p(line.y[3])]; })()"
+    )
+    tab.page.mouse.move(place[0] - 3, place[1])
+    tab.page.mouse.move(*place)
+    tab.wait("document.querySelector('#plot .hoverlayer .hovertext') !== null")
+    assert "±" in (tab.page.locator("#plot .hoverlayer").text_content() or "")
     assert not tab.complaints
 
 
