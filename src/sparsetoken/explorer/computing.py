@@ -25,7 +25,7 @@ from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity_curve
 from sparsetoken.theory.floor import floor_curve
-from sparsetoken.theory.oracle import required_strength
+from sparsetoken.theory.oracle import required_strength, strength_curve
 from sparsetoken.theory.prediction import Prediction, Predictor, curve, predict
 from sparsetoken.theory.usage import Usage
 
@@ -271,12 +271,16 @@ def _floors(batch: Batch, values: Iterator[float]) -> list[Point]:
 
 def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
-    tasks = (task for task, _, _ in _varied(source, values))
-    options = dict(source.options)
-    return _points(
-        batch,
-        [required_strength(task, classifier=source.classifier, **options) for task in tasks],
-    )
+    options = {
+        **dict(source.options),
+        "classifier": source.classifier,
+        "tolerance": batch.tolerance,
+    }
+    if source.over in source.task.to_dict() and source.over != "strength":
+        along = strength_curve(source.task, over=source.over, values=values, **options)
+        return _points(batch, along)
+    # Nothing else matters to it.
+    return _points(batch, [required_strength(source.task, **options) for _ in values])
 
 
 def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:

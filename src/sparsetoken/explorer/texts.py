@@ -17,7 +17,6 @@ from sparsetoken.explorer.views import (
     MAP,
     Line,
     axis_values,
-    line_points,
     lines_of,
     map_axes,
 )
@@ -61,9 +60,8 @@ def _values_text(state: State) -> str:
     """Return the values of the x axis as code."""
     found = axis_values(state)
     start, stop = axis_range(state, state.over, state.start, state.stop)
-    points = line_points(state)
     spaced = "geomspace" if state.logarithmic and start > 0 and stop > 0 else "linspace"
-    text = f"np.{spaced}({_number(start)}, {_number(stop)}, {points})"
+    text = f"np.{spaced}({_number(start)}, {_number(stop)}, {state.points})"
     if isinstance(found[0], int):
         return f"np.unique({text}.round()).astype(int).tolist()"
     return f"{text}.tolist()"
@@ -214,7 +212,7 @@ def as_command(state: State) -> str:
 def _line_command(line: Line, state: State) -> str:
     source = line.source
     task, training = _options(state.task), _options(state.training)
-    axis = _axis_options(state, line_points(state))
+    axis = _axis_options(state, state.points)
     if source.kind == "floor":
         # By alpha its points lie elsewhere than those of the other lines: the present one alone.
         alpha = ["--alpha", _number(total_samples(state.training))]

@@ -31,7 +31,6 @@ __all__ = [
     "Stage",
     "Stale",
     "axis_values",
-    "line_points",
     "lines_of",
     "map_axes",
     "pieces",
@@ -78,14 +77,14 @@ DEFAULT = Accuracy(5e-3, 1e-4)
 FLOOR = Accuracy(5e-3, 1e-3)
 MAP = SHIFT = Accuracy(5e-3, 2e-3)
 CAPACITY = Accuracy(0.2, 1e-2)
-STRENGTH = Accuracy(1.0, 1.0)
+STRENGTH = Accuracy(0.05, 5e-3)
 
 # In a map beside the classifiers: training data are separable where it is above 1.
 CAPACITY_RATIO = "capacity_ratio"
 
 # Points of one batch. Each begins where the one before it ended, so that a whole line costs little
 # more than a few points; a dear one is shared by two workers.
-_AT_ONCE = {"attention": 13, "bayes": 2}
+_AT_ONCE = {"attention": 13}
 _WHOLE = 100
 
 
@@ -338,9 +337,7 @@ def _cost(line: Line) -> int:
 
 def _batch_size(source: Source, stage: Stage) -> int:
     """Return how many points are asked for at once."""
-    if source.kind == "strength" and source.classifier == "attention":
-        return 1
-    if stage is FIRST and source.kind in ("predict", "capacity"):
+    if stage is FIRST and source.kind in ("predict", "capacity", "strength"):
         return 3 if source.classifier == "attention" else 5
     return _AT_ONCE.get(source.classifier, _WHOLE)
 
@@ -365,16 +362,10 @@ def lines_of(state: State) -> list[Line]:
     return _VIEWS[state.view](state)
 
 
-def line_points(state: State) -> int:
-    """Return how many points a line has."""
-    # A required strength takes seconds.
-    return min(state.points, SCREEN.points) if state.view == "strength" else state.points
-
-
 def axis_values(state: State) -> list[float]:
     """Return the values along the x axis."""
     start, stop = axis_range(state, state.over, state.start, state.stop)
-    return _spaced(state.over, start, stop, line_points(state), bool(state.logarithmic))
+    return _spaced(state.over, start, stop, state.points, bool(state.logarithmic))
 
 
 def _spaced(name: str, start: float, stop: float, count: int, logarithmic: bool) -> list[float]:
