@@ -234,6 +234,7 @@ def test_a_snapshot_needs_nothing_from_outside(tmp_path) -> None:
     body = text[text.index("<body>") :]
     assert not re.search(r'(?:src|href)="', body)
     assert "curve(task, training" in body
+    assert not re.search(r"^\s*(?:export|import) ", body, re.MULTILINE)  # no part of it is a module
 
 
 def test_the_worker_of_a_stale_request_is_free_at_once(client: TestClient) -> None:

@@ -45,7 +45,7 @@ def write_snapshot(state: State, path: Path) -> None:
         "logX": state.logarithmic,
         "logY": state.logarithmic_y,
     }
-    drawing = page_file("plots.js").replace("export function", "function")
+    drawing = page_file("plots.js").replace("\nexport ", "\n")  # here it is no module
     script = plotly_script().replace("</script", "<\\/script")
     text = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
