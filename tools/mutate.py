@@ -349,6 +349,16 @@ def killer(mutant: Mutant, tests: list[str], seconds: float) -> str:
     return "time limit" if found is None else str(found)
 
 
+def noticed(mutant: Mutant, tests: list[str], seconds: float) -> str:
+    """Return the first test that fails, and does so alone as well, not only after others; or ""."""
+    while tests:
+        by = killer(mutant, tests, seconds)
+        if by not in tests or killer(mutant, [by], seconds):
+            return by
+        tests = tests[tests.index(by) + 1 :]
+    return ""
+
+
 def main() -> None:
     """Draw mutants, try them, and write what became of each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -377,7 +387,7 @@ def main() -> None:
         if row.get("state") == "killed" or (row and not options.again):
             return
         tests = notes.tests_of(mutant, options.budget)
-        by = killer(mutant, tests, 3 * options.budget + 30) if tests else ""
+        by = noticed(mutant, tests, 3 * options.budget + 30)
         row = dict(zip(COLUMNS, mutant.name, strict=False), reason=row.get("reason", ""))
         state = "killed" if by else table.get(mutant.name, {}).get("state", "survived")
         table[mutant.name] = {**row, "state": state, "by": by}
