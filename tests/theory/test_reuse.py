@@ -267,3 +267,33 @@ def test_sums_over_many_tokens_that_do_not_deviate_are_their_means() -> None:
             each = nodes**degree * np.exp(power * kappa * (nodes - t))
             mean = (weights * each)[below].sum() / weights[below].sum()
             assert value == pytest.approx(30 * mean, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("task", "training"),
+    [
+        (
+            Task(125, 1, 3.97),
+            Training(80.0, 80.0, ridge=0.086, readout_step=0.106, bias_step=0.0, query_step=0.567),
+        ),
+        (Task(70, 1, 2.49), Training(7.8, 7.8, ridge=6.57, readout_step=2.1, query_step=0.23)),
+    ],
+)
+def test_a_query_that_hardly_attends_is_pooling(task: Task, training: Training) -> None:
+    """With balanced labels next to no noise is left that did not teach the query (it took minutes)."""
+    with_query = predict(task, training.replace(reuse=True), tolerance=1e-3)
+    pooled = predict(task, training, classifier="pooled")
+    assert with_query.query is not None
+    assert with_query.query.sharpness < 1e-3
+    assert with_query.solution.converged
+    bar = with_query.uncertainty.test_error + pooled.uncertainty.test_error
+    assert abs(with_query.test_error - pooled.test_error) < bar + 1e-4
+
+
+def test_a_loss_that_stays_smoothed_is_no_answer() -> None:
+    """The bias of the hinge is free here: trials err from 0.002 to 0.5, and no bar covered that."""
+    training = Training(
+        2.08, 2.08, loss="hinge", ridge=10.0, readout_step=1.2, bias_step=1.07, query_step=0.053
+    )
+    found = predict(Task(98, 31, 1.84), training.replace(reuse=True), tolerance=1e-3)
+    assert not found.solution.converged or found.uncertainty.test_error > 0.1

@@ -1,5 +1,6 @@
 """Solve the self-consistent equations: the saddle point of the potential, for ridge >= 0."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -14,11 +15,16 @@ __all__ = ["Saddle", "solve_saddle"]
 # A loss with kinks is first smoothed over this width, in units of the margin: more than the
 # distance from 0 to where a margin is as good as can be, so that nothing is left of the kink.
 _FIRST_SMOOTHING = 4.0
+# With so much of it left the solution is that of another loss.
+_MOST_SMOOTHING = 0.1
 
 # How much heavier the first ridge becomes, if Newton's method does not find the solution there from
 # the one to leading order. The moments of a law with reused samples can be far from what they are
 # at a vanishing readout.
-_HEAVIER = (1.0, 30.0, 30.0)
+_HEAVIER = (1.0, 30.0, 900.0)
+# Least share of the noise that the readout may not see of what taught the query. Where attention is
+# close to pooling and labels are balanced hardly any is left, and how little depends on the next order.
+_LEFT_OF_NOISE = (1e-8, 1e-3)
 
 # On the way to the target it is enough to stay near the path.
 _NEAR = 0.03
@@ -74,11 +80,14 @@ def solve_saddle(
     noise = float(law.weight @ law.scale**2)
     heavy = max(ridge, noise + float(law.weight @ (law.coordinates**2).sum(axis=1)))
     smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
-    for factor in _HEAVIER:
-        heavy *= factor
-        begin = _heavy_ridge_point(potential, heavy, smoothing)
-        result = solve(begin, heavy, smoothing, heavy == ridge)
+    begin = None
+    for factor, left in itertools.product(_HEAVIER, _LEFT_OF_NOISE):
+        before, begin = begin, _heavy_ridge_point(potential, factor * heavy, smoothing, left)
+        if before is not None and np.array_equal(before, begin):
+            continue
+        result = solve(begin, factor * heavy, smoothing, factor * heavy == ridge)
         if result.converged:
+            heavy *= factor
             break
     result, reached = _lower(
         lambda point, value, last: solve(point, value, smoothing, last),
@@ -91,15 +100,15 @@ def solve_saddle(
         return Saddle(replace(result, converged=False), smoothing)
     if potential.loss.smooth or not result.converged:
         return Saddle(result, smoothing)
-    return Saddle(
-        *_lower(
-            lambda point, value, last: solve(point, ridge, value, last),
-            result,
-            smoothing,
-            0.0,
-            floor=1e-5,
-        )
+    result, smoothing = _lower(
+        lambda point, value, last: solve(point, ridge, value, last),
+        result,
+        smoothing,
+        0.0,
+        floor=1e-5,
     )
+    kept = result.converged and smoothing < _MOST_SMOOTHING
+    return Saddle(replace(result, converged=kept), smoothing)
 
 
 def _lower(
@@ -140,10 +149,11 @@ _LEAST_FACTOR = 1.1
 _JUMPS = 3
 
 
-def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float) -> Array:
+def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float, left: float) -> Array:
     """Return the solution to leading order in 1/ridge: a readout close to zero.
 
     There every slope is that of the (smoothed) loss at 0, χ = 1/Λ, and β² = α ℓ'(0)² (E S² - ‖E D‖²).
+    Of that difference at least the share `left` of E S² is taken.
     """
     law, alpha, loss = potential.law, potential.alpha, potential.loss
     origin = (
@@ -153,8 +163,7 @@ def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float) -> 
     means = law.weight @ law.signed
     linear = slope / ridge * means * (law.penalised - law.lost / alpha)
     removed, noise = means * law.lost, float(law.weight @ law.scale**2)
-    # Where attention is close to pooling hardly anything of the noise is left.
-    square = max(noise - float(removed @ removed), 1e-3 * noise)
+    square = max(noise - float(removed @ removed), left * noise)
     dual = np.sqrt(alpha * square) * max(slope, 1e-3)
     width = dual / (alpha * ridge)
     return np.array([*linear, width, width, dual])
