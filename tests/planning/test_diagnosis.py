@@ -7,12 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsetoken import Diagnosis, ParameterError, Task, diagnose, sample
+from sparsetoken import (
+    AttentionClassifier,
+    Diagnosis,
+    ParameterError,
+    PooledClassifier,
+    Task,
+    diagnose,
+    sample,
+)
 from sparsetoken.planning.diagnosis import _too_soft, _unlearnt
 from sparsetoken.planning.signal_estimate import Tokens, _effective_dimension, estimate_signal
+from sparsetoken.theory.oracle_ranking import best_ranking
 
 SETTINGS = {
-    "few": (Task(20, 1, 4.0), 120, 64),
+    "missed": (Task(20, 1, 4.0), 120, 64),
+    "few": (Task(4, 1, 3.0), 100, 64),
+    "rare": (Task(20, 1, 3.0, 0.1), 600, 24),
     "sparse": (Task(20, 1, 5.0), 300, 24),
     "weak": (Task(20, 1, 2.0), 1000, 12),
     "dense": (Task(6, 5, 1.5), 300, 16),
@@ -41,7 +52,8 @@ def tokens_of(drawn: Any) -> Tokens:
     ("name", "cause"),
     [
         ("sparse", "attention pays"),
-        ("few", "the query is misaligned"),
+        ("missed", "the query is misaligned"),
+        ("few", "too few samples"),
         ("weak", "the signal is too weak"),
         ("dense", "the signal is not sparse"),
         ("nothing", "nothing to tell the classes apart"),
@@ -53,6 +65,41 @@ def test_each_difficulty_is_named(name: str, cause: str) -> None:
     assert found.verdict in str(found)
 
 
+def test_too_soft_attention_is_named_and_the_cure_cures() -> None:
+    """A fixed sharpness of 0.3 spreads over 17 of 20 tokens; the named cure ends both."""
+    drawn = draw("sparse")
+    soft = AttentionClassifier(sharpness=0.3, refine=False, tied=False, random_state=0)
+    found = diagnose(drawn.X, drawn.y, attention=soft)
+    assert found.verdict == "attention is too soft"
+    assert "set a larger sharpness" in found.findings[0].next_step
+    assert found.comparison.attended_tokens > 15
+    sharper = diagnose(drawn.X, drawn.y, attention=soft.set_params(sharpness=3.0))
+    assert sharper.verdict == "attention pays"
+    assert "attention is too soft" not in [finding.cause for finding in sharper.findings]
+
+
+def test_classes_that_differ_in_spread_alone_have_no_sparse_signal() -> None:
+    """A kernel tells them apart, but no direction does."""
+    rng = np.random.default_rng(4)
+    labels = np.arange(200) % 2
+    X = rng.standard_normal((200, 6, 5)) * (1 + labels)[:, None, None]
+    found = diagnose(X, labels)
+    assert found.verdict == "no sparse signal"
+    assert found.signal.strength is None
+
+
+def test_rare_positives_are_ranked_and_so_are_their_limits() -> None:
+    """Limits are 1 - AUC then, as the classifiers' scores are: 0.097 at a strength of 3.1."""
+    found = diagnosed("rare")
+    assert found.comparison.measure == "1 - auc"
+    assert "1 - auc, attention" in str(found)
+    assert found.signal.strength is not None
+    task = Task(20, 1, found.signal.strength, float(np.mean(draw("rare").y > 0)))
+    assert found.limits["attention"] == best_ranking(task, "attention").misranked
+    assert found.limits["pooled"] > 0.25 > found.limits["learnt"] > found.limits["attention"]
+    assert [finding.cause for finding in found.findings] == ["attention pays"]
+
+
 def test_soft_attention_is_named_only_if_it_costs() -> None:
     def facts(attended: float, error: float) -> Any:
         return SimpleNamespace(
@@ -61,6 +108,7 @@ def test_soft_attention_is_named_only_if_it_costs() -> None:
             attention=SimpleNamespace(error=error, standard_error=0.01),
             limits={"learnt": 0.05},
             length=20.0,
+            errs="errs",
         )
 
     (finding,) = _too_soft(facts(12.0, 0.2))
@@ -79,6 +127,7 @@ def test_a_query_that_misses_what_the_samples_allow_is_told_apart() -> None:
             task=Task(20, 1, 4.0),
             samples=samples,
             limits={"learnt": 0.2, "attention": 0.05},
+            errs="errs",
         )
 
     (missed,) = _unlearnt(facts(120))
@@ -167,6 +216,7 @@ def test_text_record_figure_and_progress() -> None:
         ({"X": np.ones((160, 3))}, "tokens of a sequence = 1"),
         ({"X": np.full((160, 3, 2), np.nan)}, "sample 0 = 'NaN or inf'"),
         ({"splits": 0}, "splits = 0"),
+        ({"attention": PooledClassifier()}, "one with attention weights"),
     ],
 )
 def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> None:

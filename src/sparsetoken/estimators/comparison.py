@@ -131,7 +131,8 @@ class Comparison:
         return table
 
     @property
-    def _measure(self) -> str:
+    def measure(self) -> str:
+        """What the rows call their error: "error", or "1 - auc" and the like for another score."""
         return "error" if self.scoring[0] == "accuracy" else f"1 - {self.scoring[0]}"
 
     @property
@@ -145,12 +146,12 @@ class Comparison:
         )
         if paired.difference < -2 * paired.standard_error:
             return (
-                f"Attention pays: its {self._measure} is {gap} below that of {rival.name}, and "
+                f"Attention pays: its {self.measure} is {gap} below that of {rival.name}, and "
                 f"{focus}."
             )
         if paired.difference > 2 * paired.standard_error:
             return (
-                f"Attention does not pay: its {self._measure} is {gap} above that of {rival.name}; "
+                f"Attention does not pay: its {self.measure} is {gap} above that of {rival.name}; "
                 "use that."
             )
         return f"No clear difference: attention and {rival.name} are {gap} apart; " + (
@@ -172,7 +173,7 @@ class Comparison:
         width = max(len(row.name) for row in self.rows)
         width = max(width, len("classifier"))
         others = self.scoring[1:]
-        head = [f"{'classifier':<{width}}", f"{self._measure:>15}"]
+        head = [f"{'classifier':<{width}}", f"{self.measure:>15}"]
         head += [f"{name:>17}" for name in others]
         lines = ["  ".join([*head, f"{'attention minus it':>18}"])]
         differences = {entry.name: entry for entry in self.differences}
@@ -217,7 +218,7 @@ class Comparison:
         left.set_yticks(range(len(self.rows)), [row.name for row in self.rows])
         left.set_ylim(len(self.rows) - 0.5, -0.5)
         left.set_xlim(left=0)
-        left.set_xlabel(f"cross-validated {self._measure} ± standard error")
+        left.set_xlabel(f"cross-validated {self.measure} ± standard error")
         labels = [
             f"{example.label}"
             + ("" if example.label == example.predicted else f" (as {example.predicted})")

@@ -24,6 +24,7 @@ from sparsetoken.records import Record, with_error
 from sparsetoken.task import Task
 from sparsetoken.theory.floor import floor
 from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
@@ -64,12 +65,14 @@ class Diagnosis(Record):
     length : float
         Mean number of tokens.
     comparison : Comparison
-        Cross-validated errors of the classifiers.
+        Cross-validated errors of the classifiers; 1 - AUC where a class has fewer than a fifth of
+        the samples (`comparison.measure`).
     signal : SignalEstimate
         Strength, informative tokens, effective dimension and alignment, with standard errors.
     limits : dict of str to float
-        Errors of attention and of pooling that knew a signal of that strength ("attention",
-        "pooled"), and of the best classifier with the alignment that the samples allow ("learnt").
+        Errors, or 1 - AUC, of attention and of pooling that knew a signal of that strength
+        ("attention", "pooled"), and of the best classifier with the alignment that the samples allow
+        ("learnt").
         Empty where no signal is seen.
     findings : tuple of Finding
         What limits attention here, the main reason first.
@@ -125,6 +128,7 @@ def diagnose(
     X: Any,
     y: Any,
     *,
+    attention: Any = None,
     cv: int = 5,
     repeats: int = 1,
     splits: int = 2,
@@ -138,6 +142,8 @@ def diagnose(
     X : array of shape (n, L, d), masked array, or list of arrays of shape (L_i, d)
     y : array of shape (n,)
         Labels of two classes, either of which may carry the signal.
+    attention : classifier, optional
+        Attention with settings of your own, to be judged instead of the default one.
     cv, repeats : int
         Folds, and repeats of them, for the errors of the classifiers (`compare`).
     splits : int
@@ -170,7 +176,8 @@ def diagnose(
         if progress is not None:
             progress(done, total)
 
-    comparison = compare(X, labels, cv=cv, repeats=repeats, random_state=seed)
+    own = None if attention is None else {"attention": attention}
+    comparison = compare(X, labels, cv=cv, repeats=repeats, classifiers=own, random_state=seed)
     one_more()
     signal, projections = estimate_signal(tokens, splits=splits, seed=seed, progress=one_more)
     facts = _Facts(tokens, comparison, signal)
@@ -218,7 +225,13 @@ class _Facts:
         self.signal = signal
         self.comparison = comparison
         rate = float(np.mean(tokens.labels == signal.positive))
-        self.chance = min(rate, 1 - rate)
+        self._ranked = comparison.measure != "error"
+        self.measure = comparison.measure
+        # How the text says it.
+        self.errs, self.err = ("errs", "err")
+        if self._ranked:
+            self.errs, self.err = f"has a {self.measure} of", f"have a {self.measure} of"
+        self.chance = 0.5 if self._ranked else min(rate, 1 - rate)
         self.rows = {row.name: row for row in comparison.rows}
         self.attention = self.rows["attention"]
         self.rival = min(
@@ -236,10 +249,16 @@ class _Facts:
     def _limits(self, task: Task) -> dict[str, float]:
         learnt = task.replace(strength=task.strength * (self.signal.alignment or 0.0))
         return {
-            "attention": oracle(task, classifier="attention").error,
-            "pooled": oracle(task, classifier="pooled").error,
-            "learnt": oracle(learnt, classifier="bayes").error,
+            "attention": self._least(task, "attention"),
+            "pooled": self._least(task, "pooled"),
+            "learnt": self._least(learnt, "bayes"),
         }
+
+    def _least(self, task: Task, classifier: str) -> float:
+        """Return the least error of a classifier that knows the signal, as the rows measure it."""
+        if self._ranked:
+            return best_ranking(task, classifier).misranked
+        return oracle(task, classifier=classifier).error
 
     def clearly_below(self, row: ComparisonRow, error: float) -> bool:
         return row.error < error - _CLEAR * row.standard_error
@@ -252,11 +271,11 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
     if pays:
         yield Finding(
             "attention pays",
-            f"its error is {gap} below that of {facts.rival.name}",
+            f"its {facts.measure} is {gap} below that of {facts.rival.name}",
             "use it; what limits it, if anything, follows",
         )
     if facts.task is None:
-        yield _without_signal(facts)
+        yield _unseen(facts) if pays else _without_signal(facts)
         return
     found = [
         finding
@@ -267,10 +286,21 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
     if not found and not pays:
         yield Finding(
             "attention does what it can",
-            f"its error {facts.attention.error:.3f} ± {facts.attention.standard_error:.3f} is near "
+            f"its {facts.measure} {facts.attention.error:.3f} ± {facts.attention.standard_error:.3f} is near "
             f"the {facts.limits['learnt']:.3f} that these samples allow",
             f"keep it, or {facts.rival.name}, which is {gap} away",
         )
+
+
+def _unseen(facts: _Facts) -> Finding:
+    """Return that the samples teach attention a signal, but halves of them do not."""
+    return Finding(
+        "too few samples",
+        f"attention {facts.errs} {facts.attention.error:.3f} ± {facts.attention.standard_error:.3f} "
+        f"(guessing {facts.chance:.3f}), but directions learnt on halves of the {facts.samples:,} "
+        "samples have nothing in common yet, so that the signal cannot be described",
+        f"collect about {2 * facts.samples:,} samples, and see forecast()",
+    )
 
 
 def _without_signal(facts: _Facts) -> Finding:
@@ -278,7 +308,7 @@ def _without_signal(facts: _Facts) -> Finding:
     if facts.clearly_below(best, facts.chance):
         return Finding(
             "no sparse signal",
-            f"{best.name} errs {best.error:.3f} ± {best.standard_error:.3f} (guessing "
+            f"{best.name} {facts.errs} {best.error:.3f} ± {best.standard_error:.3f} (guessing "
             f"{facts.chance:.3f}), but directions learnt on two halves have nothing in common",
             f"use {best.name}; for another look transform the tokens (TokenWise)",
         )
@@ -296,7 +326,7 @@ def _not_sparse(facts: _Facts) -> Iterator[Finding]:
         yield Finding(
             "the signal is not sparse",
             f"about {facts.signal.informative:.1f} of {facts.length:.1f} tokens carry it, and "
-            f"pooling that knew it would err {facts.limits['pooled']:.3f}, attention "
+            f"pooling that knew it would {facts.err} {facts.limits['pooled']:.3f}, attention "
             f"{facts.limits['attention']:.3f}",
             "use PooledClassifier: it is simpler and as good",
         )
@@ -308,7 +338,7 @@ def _too_weak(facts: _Facts) -> Iterator[Finding]:
         yield Finding(
             "the signal is too weak",
             f"at strength {facts.signal.strength:.2f} in {facts.length:.0f} tokens even attention "
-            f"that knew it would err {limit:.3f} (guessing {facts.chance:.3f})",
+            f"that knew it would {facts.err} {limit:.3f} (guessing {facts.chance:.3f})",
             "more samples will not help: look for better features of a token, or shorter sequences",
         )
 
@@ -335,7 +365,8 @@ def _unlearnt(facts: _Facts) -> Iterator[Finding]:
         return
     yield Finding(
         "too few samples",
-        f"{seen}; the best classifier that has learnt so much errs {facts.limits['learnt']:.3f}, "
+        f"{seen}; the best classifier that has learnt so much {facts.errs} "
+        f"{facts.limits['learnt']:.3f}, "
         f"one that knew the signal {facts.limits['attention']:.3f}",
         more,
     )
@@ -348,7 +379,7 @@ def _too_soft(facts: _Facts) -> Iterator[Finding]:
         yield Finding(
             "attention is too soft",
             f"it is spread over {attended:.1f} of {facts.length:.1f} tokens, of which about "
-            f"{informative:.1f} carry the signal, and errs {facts.attention.error:.3f} where "
+            f"{informative:.1f} carry the signal, and {facts.errs} {facts.attention.error:.3f} where "
             f"{facts.limits['learnt']:.3f} is possible",
             "set a larger sharpness, or tied=True",
         )
@@ -364,12 +395,12 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         ("effective_dimension", signal.effective_dimension, ""),
     ):
         text = "cannot say" if value is None else f"{with_error(value, bars[name])} {unit}"
-        yield f"  {name.replace('_', ' '):20} {text}".rstrip()
+        yield f"  {name.replace('_', ' '):22} {text}".rstrip()
     for row in found.comparison.rows:
-        yield f"  {'error, ' + row.name:20} {with_error(row.error, row.standard_error)}"
+        yield f"  {found.comparison.measure + ', ' + row.name:22} {with_error(row.error, row.standard_error)}"
     if found.limits:
         yield (
-            f"  with the signal known attention would err {found.limits['attention']:.3f}, pooling "
+            f"  with the signal known attention would reach {found.limits['attention']:.3f}, pooling "
             f"{found.limits['pooled']:.3f}"
         )
     yield from map(str, found.findings)

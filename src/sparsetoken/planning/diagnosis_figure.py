@@ -44,7 +44,7 @@ def _draw_errors(axes: Any, found: "Diagnosis") -> None:
     if "learnt" in found.limits:
         draw_boundary(axes, found.limits["learnt"], "best at this alignment")
         axes.legend(fontsize=7)
-    axes.set_xlabel("error ± standard error; bars: signal known")
+    axes.set_xlabel(f"{found.comparison.measure} ± standard error; bars: signal known")
 
 
 def _draw_projections(axes: Any, shown: Projections) -> None:

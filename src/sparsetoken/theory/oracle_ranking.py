@@ -10,7 +10,12 @@ from sparsetoken.arrays import Array
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.task import Task
 from sparsetoken.theory.replicates import replicate_error
-from sparsetoken.theory.scores import Scores, TokenSample, attention_scores
+from sparsetoken.theory.scores import (
+    Scores,
+    TokenSample,
+    attention_scores,
+    likelihood_ratio_scores,
+)
 
 __all__ = ["BestRanking", "best_ranking"]
 
@@ -21,6 +26,8 @@ _SEARCH_STREAM, _STREAM = 5, 6
 _SHARPNESSES = np.geomspace(1e-2, 100.0, 17)
 # Below this points that reach far into the tails are worth their price.
 _RARE = 0.01
+# Of the likelihood ratio with several informative tokens: products of points and tokens.
+_BAYES_BUDGET = 1e7
 
 
 @dataclass(frozen=True)
@@ -43,16 +50,16 @@ class BestRanking:
 
 @one_thread
 def best_ranking(task: Task, classifier: str) -> BestRanking:
-    """Return 1 - AUC of "attention" at its best sharpness, or of "pooled" or "vectorised"."""
-    if classifier == "attention":
-        found = _attention(task, rare=False)
-        return _attention(task, rare=True) if found.misranked < _RARE else found
+    """Return 1 - AUC of "attention" at its best sharpness, of "pooled", "vectorised" or "bayes"."""
+    if classifier in _SEARCHED:
+        found = _SEARCHED[classifier](task, False)
+        return _SEARCHED[classifier](task, True) if found.misranked < _RARE else found
     # Scores are N(0, 1) or N(Δ, 1), Δ = θR/√L.
     shifts = task.strength * task.counts.values / np.sqrt(task.length)
     return BestRanking(float(task.counts.probability @ ndtr(-shifts / np.sqrt(2))), None, 0.0)
 
 
-def _attention(task: Task, *, rare: bool) -> BestRanking:
+def _attention(task: Task, rare: bool) -> BestRanking:
     few = TokenSample(task, _SEARCH_SIZE, stream=_SEARCH_STREAM, rare=rare)
 
     def misranked(log_sharpness: float) -> float:
@@ -65,7 +72,22 @@ def _attention(task: Task, *, rare: bool) -> BestRanking:
     found = optimize.minimize_scalar(misranked, bounds=bounds, method="bounded")
     sharpness = float(np.exp(found.x))
     many = TokenSample(task, _SIZE, stream=_STREAM, rare=rare)
-    replicates = _misranked(attention_scores(many, task.strength, sharpness))
+    return _ranking(attention_scores(many, task.strength, sharpness), sharpness)
+
+
+def _bayes(task: Task, rare: bool) -> BestRanking:
+    most = int(task.counts.values[-1])
+    work = task.length * most if most > 1 else 1
+    size = int(np.clip(np.log2(_BAYES_BUDGET / work), 5, _SIZE))
+    points = TokenSample(task, size, stream=_STREAM, rare=rare)
+    return _ranking(likelihood_ratio_scores(points, task.strength), None)
+
+
+_SEARCHED = {"attention": _attention, "bayes": _bayes}
+
+
+def _ranking(scores: Scores, sharpness: float | None) -> BestRanking:
+    replicates = _misranked(scores)
     return BestRanking(float(replicates.mean()), sharpness, replicate_error(replicates))
 
 
