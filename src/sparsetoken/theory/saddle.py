@@ -80,10 +80,10 @@ def solve_saddle(
     noise = float(law.weight @ law.scale**2)
     heavy = max(ridge, noise + float(law.weight @ (law.coordinates**2).sum(axis=1)))
     smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
-    begin = None
+    begin = np.empty(0)
     for factor, left in itertools.product(_HEAVIER, _LEFT_OF_NOISE):
         before, begin = begin, _heavy_ridge_point(potential, factor * heavy, smoothing, left)
-        if before is not None and np.array_equal(before, begin):
+        if np.array_equal(before, begin):
             continue
         result = solve(begin, factor * heavy, smoothing, factor * heavy == ridge)
         if result.converged:
