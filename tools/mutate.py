@@ -9,9 +9,9 @@ among these the quickest first, until one fails or a budget of time is used up. 
 or, where somebody has written `equivalent` for its state and why, one that means the same.
 
 A run that was stopped goes on: the notes have a part for each file of tests, which is made again if
-the file or the source has changed, and the table a row for each mutant. `--again` tries the
-survivors again, after new tests or with a larger budget. Limits are CPU seconds, so that a busy
-machine kills no mutant.
+the file or the source has changed, and the table a row for each mutant of the sample; another
+version of the source needs another table. `--again` tries the survivors again, after new tests or
+with a larger budget. Limits are CPU seconds, so that a busy machine kills no mutant.
 """
 
 import argparse
@@ -29,10 +29,8 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -223,6 +221,7 @@ def in_a_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
     child = os.fork()
     if child == 0:
         os.setpgrp()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if seconds is not None:
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 5))
         quiet = os.open(os.devnull, os.O_RDWR)
@@ -366,7 +365,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="*", default=ROOMS)
     parser.add_argument("--budget", type=float, default=30.0, help="CPU seconds of tests")
-    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="try the survivors again")
     parser.add_argument("--table", type=Path, default=ROOT / "benchmarks" / "mutants.csv")
     parser.add_argument("--notes", type=Path, required=True, help="folder for what each test runs")
@@ -379,25 +377,21 @@ def main() -> None:
     everything = [mutant for module in modules for mutant in mutants(module)]
     drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
     print(f"{len(drawn)} of {len(everything)} mutants, {len(notes.seconds)} tests", flush=True)
-    table = read(options.table)
-    begin = time.perf_counter()
-
-    def attempt(mutant: Mutant) -> None:
-        row = table.get(mutant.name, {})
-        if row.get("state") == "killed" or (row and not options.again):
-            return
+    names, known = {mutant.name for mutant in drawn}, read(options.table)
+    table = {name: row for name, row in known.items() if name in names}
+    for mutant in drawn:
+        before = table.get(mutant.name, {})
+        if before.get("state") == "killed" or (before and not options.again):
+            continue
         tests = notes.tests_of(mutant, options.budget)
         by = noticed(mutant, tests, 3 * options.budget + 30)
-        row = dict(zip(COLUMNS, mutant.name, strict=False), reason=row.get("reason", ""))
-        state = "killed" if by else table.get(mutant.name, {}).get("state", "survived")
-        table[mutant.name] = {**row, "state": state, "by": by}
+        row = {"state": "survived", "reason": "", **before, "by": by}
+        if by:
+            row |= {"state": "killed", "reason": ""}
+        table[mutant.name] = dict(zip(COLUMNS, mutant.name, strict=False)) | row
         write(options.table, table)
-        took = time.perf_counter() - begin
-        where = f"[{len(table)}/{len(drawn)}, {took:.0f} s]"
-        print(f"{where} {state:8} {':'.join(mutant.name)} ({len(tests)} tests)", flush=True)
-
-    with ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(attempt, drawn))
+        place = f"[{len(table)}/{len(drawn)}]"
+        print(f"{place} {row['state']:8} {':'.join(mutant.name)} ({len(tests)} tests)", flush=True)
     count = Counter(row["state"] for row in table.values())
     killed, same = count["killed"], count["equivalent"]
     print(
