@@ -308,7 +308,9 @@ def test_channels_and_time_are_noticed() -> None:
     rng = np.random.default_rng(0)
     series = np.cumsum(rng.standard_normal((40, 3, 100)), axis=2)
     y = np.arange(40) % 2
-    for X in (series, series[:, :1]):
+    noisy = rng.standard_normal((40, 3, 101))
+    noisy = noisy[:, :, 1:] + noisy[:, :, :-1] + 0.07 * series  # neighbours correlated by 0.6
+    for X in (series, noisy, series[:, :1]):
         with pytest.warns(UserWarning, match=r"transpose\(0, 2, 1\)"):
             PooledClassifier().fit(X, y)
     with warnings.catch_warnings():

@@ -551,7 +551,10 @@ class _Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
     @property
     def candidates_(self) -> list[dict[str, Any]]:
-        """What was compared: family, sharpness, ridge and mean held-out loss, simplest first."""
+        """What was compared: family, sharpness, ridge and mean held-out loss, simplest first.
+
+        A refined family that was far behind after its first steps has its loss at that point.
+        """
         check_is_fitted(self)
         return [
             {
