@@ -252,9 +252,10 @@ def table(results: list[Result], field: str) -> str:
     for part, names in (("choice", CHOICE), ("report", REPORT)):
         for name in names:
             cells, means = [], []
-            for model in models:
-                values = values_of(results, name, model, field)
-                if not len(values):
+            every = [values_of(results, name, model, field) for model in models]
+            folds = max(map(len, every))
+            for values in every:
+                if not len(values) or len(values) < folds:  # none, or not finished
                     cells.append("–")
                     continue
                 share = next(r.share for r in results if r.name == name)
@@ -265,10 +266,10 @@ def table(results: list[Result], field: str) -> str:
                 lines.append(f"| {name} ({part}) | " + " | ".join(cells) + " |")
             if len(means) == len(models):
                 ranks[part].append(ranked(np.array(means)))
-    for part, rows in ranks.items():
+    for part, rows in {**ranks, "all": ranks["choice"] + ranks["report"]}.items():
         if rows and field != "seconds":
             shown = " | ".join(f"{rank:.2f}" for rank in np.mean(rows, axis=0))
-            lines.append(f"| mean rank ({part}) | {shown} |")
+            lines.append(f"| mean rank ({part}, {len(rows)} sets) | {shown} |")
     return "\n".join(lines)
 
 

@@ -242,12 +242,11 @@ class _HeldOut:
     def __init__(
         self, labelled: LabelledSequences, folds: Folds, loss: Loss, unit: float = 1.0
     ) -> None:
-        self.classes, self.weights, self.folds, self.loss, self.unit = (
+        self.classes, self.weights, self.folds, self.loss = (
             labelled.labels,
             labelled.weights,
             folds,
             loss,
-            unit,
         )
         kept = np.array([folds.of_sample != fold for fold in range(folds.count)])
         training = kept * labelled.weights
@@ -255,6 +254,9 @@ class _HeldOut:
         self.labels = np.repeat(labelled.labels, folds.count, axis=0)
         self.training = np.tile(training, (len(labelled.labels), 1))
         self.prior = prior_bias(self.labels, self.training, loss)
+        # A rare class has a small loss from the start: what counts is how much of it is left.
+        constant = np.vecdot(self.training, loss.value(self.labels * self.prior[:, None])).mean()
+        self.unit = unit * min(1.0, float(constant / loss.value(np.zeros(1))[0]))
 
     def path_losses(self, paths: list[_Path]) -> list[Array]:
         """Return held-out losses (R, n) of the readouts along each path, small ones solved together."""
@@ -348,7 +350,7 @@ class _Validation:
         d = sequences.dimension
         plain = Scaler(np.zeros(d), np.ones(d))
         self.problems = Problems(sequences, held.labels, held.training, plain)
-        self.settings = replace(settings, tol=max(settings.tol, TOLERANCE), heads=1)
+        self.settings = replace(settings, tol=max(settings.tol, TOLERANCE), heads=1, unit=held.unit)
         self._known_heads: list[Heads] | None = None
         self._paths: dict[tuple[str, tuple[float, ...]], _Path] = {}
 
