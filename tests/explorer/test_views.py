@@ -1,12 +1,38 @@
 """What the views show is what the public functions give, and a stale request ends."""
 
+import inspect
+from typing import Any
+
 import numpy as np
 import pytest
 
-from sparsetoken import align, phase_map, predict, required_strength
+from sparsetoken import (
+    align,
+    capacity_curve,
+    curve,
+    floor_curve,
+    phase_map,
+    predict,
+    required_strength,
+    strength_curve,
+)
 from sparsetoken.explorer.computing import Batch, compute
 from sparsetoken.explorer.state import State
-from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture, Stage, Stale, pieces
+from sparsetoken.explorer.views import (
+    CAPACITY,
+    DEFAULT,
+    FINAL,
+    FIRST,
+    FLOOR,
+    MAP,
+    SCREEN,
+    STRENGTH,
+    Known,
+    Picture,
+    Stage,
+    Stale,
+    pieces,
+)
 from sparsetoken.task import vary
 
 
@@ -189,3 +215,17 @@ def test_a_law_of_informative_tokens_is_a_setting() -> None:
     assert str(task.informative) == "poisson:2"
     expected = predict(task, state.training.replace(alpha1=line["x"][0]), classifier="pooled")
     assert line["y"][0] == pytest.approx(expected.test_error, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "accuracy"),
+    [
+        (curve, DEFAULT),
+        (capacity_curve, CAPACITY),
+        (strength_curve, STRENGTH),
+        (floor_curve, FLOOR),
+        (phase_map, MAP),
+    ],
+)
+def test_numbers_at_rest_are_as_accurate_as_those_of_the_package(function: Any, accuracy: Any):
+    assert inspect.signature(function).parameters["tolerance"].default == accuracy.final

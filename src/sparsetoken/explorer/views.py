@@ -77,7 +77,7 @@ DEFAULT = Accuracy(5e-3, 1e-4)
 FLOOR = Accuracy(5e-3, 1e-3)
 MAP = SHIFT = Accuracy(5e-3, 2e-3)
 CAPACITY = Accuracy(0.2, 1e-2)
-STRENGTH = Accuracy(0.05, 5e-3)
+STRENGTH = Accuracy(0.05, 2e-3)
 
 # In a map beside the classifiers: training data are separable where it is above 1.
 CAPACITY_RATIO = "capacity_ratio"
