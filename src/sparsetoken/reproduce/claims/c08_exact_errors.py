@@ -31,7 +31,8 @@ COMMON = {
     **TASK,
     "alpha0": 4.0,
     "ridge": 1e-5,
-    "other_ridge": 1e-2,
+    # Large enough that attention, too, has a training loss to compare under a hinge.
+    "other_ridge": 0.1,
     "query_step": 50.0,
     "size_ratio": 2.0,
 }
@@ -142,8 +143,7 @@ def judge(table: Table) -> Verdict:
         rows = table.select(part="curve", loss=loss)
         for name, what in FIELDS.items():
             keys = ("classifier", "alpha1")
-            noticed = table.settings["noticed" if loss in LOSSES else "other_noticed"]
-            conditions.append(agreement(f"{loss}, {what}", rows, name, keys, noticed))
+            conditions.append(agreement(f"{loss}, {what}", rows, name, keys))
             found = compare(rows, name, keys)
             gap = np.abs(found.limit - found.theory)
             numbers[f"{loss}: largest distance of {what} from theory"] = Quantity(float(gap.max()))
@@ -247,7 +247,7 @@ CLAIM = Claim(
     criterion=(
         "For logistic and square loss with three classifiers, and hinge, squared hinge and a "
         "user-made loss with two, the simulated test error of each loss, and its training loss, "
-        f"{AGREES} (5 % for the last three losses; quick version: 5 % and 15 %); and the distance of one trial from theory shrinks with d: log-log slope below "
+        f"{AGREES}; and the distance of one trial from theory shrinks with d: log-log slope below "
         "-0.1 by two standard errors."
     ),
     settings={
@@ -259,11 +259,10 @@ CLAIM = Claim(
             "simulated_ratios": [0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0],
             "vectorised_ratios": [0.5, 1.0, 2.0, 4.0],
             "dimension": 400,
-            "trials": 48,
+            "trials": 88,
             "noticed": 0.01,
-            "other_noticed": 0.05,
-            "other_theory_ratios": np.geomspace(0.5, 8, 9).tolist(),
-            "other_ratios": [1.0, 2.0, 4.0],
+            "other_theory_ratios": np.geomspace(0.5, 16, 11).tolist(),
+            "other_ratios": [1.0, 2.0, 4.0, 8.0],
             "dimensions": [125, 250, 500, 1000],
             "size_trials": 24,
         },
@@ -276,10 +275,9 @@ CLAIM = Claim(
             "vectorised_ratios": [0.5, 1.0, 2.0],
             "dimension": 200,
             "trials": 48,
-            "noticed": 0.05,
-            "other_noticed": 0.15,
+            "noticed": 0.03,
             "other_theory_ratios": [0.5, 1.0, 2.0, 4.0, 8.0],
-            "other_ratios": [2.0],
+            "other_ratios": [2.0, 8.0],
             "dimensions": [50, 150, 450],
             "size_trials": 60,
         },
@@ -293,7 +291,6 @@ CLAIM = Claim(
             "dimension": 80,
             "trials": 12,
             "noticed": 2.0,
-            "other_noticed": 2.0,
             "other_theory_ratios": [2.0],
             "other_ratios": [2.0],
             "dimensions": [20, 160],

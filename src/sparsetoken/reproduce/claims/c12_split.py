@@ -112,7 +112,7 @@ CLAIM = Claim(
         "The predicted final error is least at a share between 0.05 and 0.95 and at least 10 % "
         "larger at both ends; the simulated error nearest that optimum exceeds the lowest "
         "simulated one by at most two standard errors; the simulated error "
-        f"{AGREES} (here: 1.5 %)."
+        f"{AGREES}."
     ),
     settings={
         "full": {
@@ -120,9 +120,9 @@ CLAIM = Claim(
             "tolerance": 5e-4,
             "theory_shares": expit(np.linspace(-4, 4, 25)).tolist(),
             "simulated_shares": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
-            "dimension": 200,
-            "trials": 250,
-            "noticed": 0.015,
+            "dimension": 400,
+            "trials": 320,
+            "noticed": 0.01,
         },
         "quick": {
             **COMMON,
