@@ -612,10 +612,17 @@ def test_only_an_exponential_is_cut_off() -> None:
 
 def test_tokens_are_correlated_if_few_directions_hold_them() -> None:
     rng = np.random.default_rng(0)
+
+    def correlated(tokens: Array) -> bool:
+        sequences, d = as_sequences(tokens[:, None]), tokens.shape[1]
+        weights = np.full(len(tokens), 1 / len(tokens))
+        moments = scaling.token_moments(sequences, weights, Scaler(np.zeros(d), np.ones(d)))
+        return scaling.are_correlated(moments)
+
     free = rng.standard_normal((600, 20))
-    assert not scaling.are_correlated(free)
-    assert not scaling.are_correlated(free[:30])
-    assert scaling.are_correlated(np.outer(rng.standard_normal(30), np.ones(20)) + 0.3 * free[:30])
+    assert not correlated(free)
+    assert not correlated(free[:30])
+    assert correlated(np.outer(rng.standard_normal(30), np.ones(20)) + 0.3 * free[:30])
 
 
 def test_whitening_is_compared_only_where_it_is_affordable(monkeypatch: pytest.MonkeyPatch) -> None:
