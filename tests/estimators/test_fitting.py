@@ -677,3 +677,15 @@ def test_a_direction_uphill_is_replaced_by_the_steepest_descent() -> None:
     run._turn(np.array([True]))
     np.testing.assert_allclose(run.directions, [[-3.0, 4.0]])
     assert (run.slopes, run.lengths) == (-25.0, 0.2)
+
+
+def test_readouts_of_a_rare_class_are_solved_as_well_as_others() -> None:
+    # At 1 % positives the loss of a constant is 0.056: solved to a thousandth of 1, two steps end
+    # at 0.0236 here, and at 0.0169 in truth.
+    rng = np.random.default_rng(3)
+    signal = rng.standard_normal(16)
+    X, y = rng.standard_normal((1500, 15, 16)), (np.arange(1500) < 15).astype(int)
+    X[np.arange(15), rng.integers(15, size=15)] += 5 * signal / np.linalg.norm(signal)
+    model = AttentionClassifier(refine=False).fit(X, y)
+    assert model.family_ == "two-step"
+    assert model.candidates_[-1]["held_out_loss"] < 0.019
