@@ -1,11 +1,15 @@
 """Which learning rates, sharpness, ridge and split to take: rules, put to the test on a map of tasks.
 
     python benchmarks/rates_study.py [--output docs/training_guide] [--again]
+    python benchmarks/rates_study.py --fresh 24 [--seed 1]
 
 Two maps, all by exact theory. *Cosines*: random tasks, the query's cosine with the signal over
 readout step and bias step. *Errors*: a grid of tasks over length, strength, label balance and
 samples; the test error over sharpness, ridge and split. A rule is good if following it costs little
 against the best of the map. Writes errors.csv, rules.csv and two figures.
+
+`--fresh` judges the rules on other tasks, drawn at random, and writes fresh.csv and fresh_rules.csv.
+Rules for sharpness and ridge were read off the grid and the tasks of seed 1.
 """
 
 import argparse
@@ -20,7 +24,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 
-from sparsetoken import Task, Training, predict
+from sparsetoken import Task, Training, oracle, predict
 from sparsetoken.plotting import new_figure, save_figure, shared_legend, styled
 from sparsetoken.plotting.style import SERIES
 from sparsetoken.reproduce.claims.c16_rates_map import balanced_bias_step
@@ -40,9 +44,32 @@ SHARE_RULE = 0.5
 Row = dict[str, float]
 
 
-def cosine_map() -> list[Row]:
+def fresh_tasks(count: int, seed: int) -> list[tuple[Task, float]]:
+    """Draw tasks and their samples per dimension from wider ranges than those of the grid.
+
+    Tasks on which no sharpness and no ridge could matter are left out: those with an error below
+    1e-3 or above 0.9 of that of guessing, if the signal were known.
+    """
+    rng = np.random.default_rng(seed)
+    drawn: list[tuple[Task, float]] = []
+    while len(drawn) < count:
+        length = int(np.exp(rng.uniform(np.log(5), np.log(300))))
+        task = Task(
+            length,
+            int(rng.integers(1, min(4, length // 4) + 1)),
+            float(rng.uniform(2.5, 6.5)),
+            float(rng.uniform(0.1, 0.9)),
+        )
+        alpha = float(np.exp(rng.uniform(np.log(1), np.log(20))))
+        guessing = min(task.positive_rate, 1 - task.positive_rate)
+        if 1e-3 < oracle(task, classifier="bayes").error < 0.9 * guessing:
+            drawn.append((task, alpha))
+    return drawn
+
+
+def cosine_map(seed: int = 15) -> list[Row]:
     """Return the cosine over both steps of the first stage, on random tasks."""
-    rng = np.random.default_rng(15)
+    rng = np.random.default_rng(seed)
     rows = []
     for number in range(RANDOM_TASKS):
         length = int(np.exp(rng.uniform(np.log(3), np.log(200))))
@@ -63,11 +90,10 @@ def cosine_map() -> list[Row]:
     return rows
 
 
-def error_map() -> list[Row]:
-    """Return the test error over sharpness, ridge and share (0: no split) on a grid of tasks."""
+def error_map(tasks: list[tuple[Task, float]]) -> list[Row]:
+    """Return the test error over sharpness, ridge and share (0: no split) of each task."""
     rows = []
-    for number, (length, strength, rate, alpha) in enumerate(GRID):
-        task = Task(length, 1, strength, rate)
+    for number, (task, alpha) in enumerate(tasks):
         for share, ridge, kappa in itertools.product((0.0, *SHARES), RIDGES, SHARPNESSES):
             if share and (ridge not in RIDGES[1:] or kappa not in SHARPNESSES[1:5]):
                 continue
@@ -77,7 +103,7 @@ def error_map() -> list[Row]:
                 second,
                 ridge=ridge,
                 readout_step=READOUT_RULE,
-                bias_step=balanced_bias_step(rate),
+                bias_step=balanced_bias_step(task.positive_rate),
                 query_step=1.0,
                 reuse=not share,
             )
@@ -87,9 +113,7 @@ def error_map() -> list[Row]:
             rows.append(
                 {
                     "task": number,
-                    "length": length,
-                    "strength": strength,
-                    "positive_rate": rate,
+                    **task.to_dict(),
                     "alpha": alpha,
                     "share": share,
                     "ridge": ridge,
@@ -98,7 +122,7 @@ def error_map() -> list[Row]:
                     "converged": float(found.solution.converged),
                 }
             )
-        print(f"task {number + 1} of {len(GRID)}", flush=True)
+        print(f"task {number + 1} of {len(tasks)}", flush=True)
     return rows
 
 
@@ -121,14 +145,23 @@ def cosines(rows: Iterable[Row], **labels: float) -> np.ndarray:
 
 
 def ridge_rule(row: Row) -> float:
-    """Return 0.1 for balanced labels, else 0.03: a short readout leaves all to the larger class."""
-    return 0.1 if 0.35 <= row["positive_rate"] <= 0.65 else 0.03
+    """Return the ridge nearest to 0.1 R^-3/2 for balanced labels, else to 0.03 R^-3/2.
+
+    A short readout leaves all to the larger class, and more tokens make a stronger signal.
+    """
+    usual = 0.1 if 0.35 <= row["positive_rate"] <= 0.65 else 0.03
+    return _nearest(RIDGES, usual / row["informative"] ** 1.5)
 
 
 def sharpness_rule(row: Row) -> float:
-    """Return the sharpness of the map that is nearest to √(2 log L)."""
-    wanted = np.sqrt(2 * np.log(row["length"]))
-    return min(SHARPNESSES, key=lambda value: abs(value - wanted))
+    """Return the sharpness nearest to 2/(1 + 4(R² - 1)/L): softer where more tokens tell."""
+    crowded = (row["informative"] ** 2 - 1) / row["length"]
+    return _nearest(SHARPNESSES, 2 / (1 + 4 * crowded))
+
+
+def _nearest(values: tuple[float, ...], wanted: float) -> float:
+    """Return the value of the map that is nearest, as a factor."""
+    return min(values, key=lambda value: abs(np.log(value / wanted)))
 
 
 def rules(angles: list[Row], errors: list[Row]) -> list[dict[str, object]]:
@@ -154,7 +187,7 @@ def rules(angles: list[Row], errors: list[Row]) -> list[dict[str, object]]:
             least(errors, share=SHARE_RULE) / split - 1,
             0.1,
         ),
-        ("κ = √(2 log L), at the best ridge", least(by_sharpness, share=0.0) / whole - 1, 0.1),
+        ("κ by the rule, at the best ridge", least(by_sharpness, share=0.0) / whole - 1, 0.1),
         ("κ = 1, at the best ridge", least(errors, share=0.0, sharpness=1.0) / whole - 1, 0.1),
         ("λ by the rule, at the best κ", least(by_ridge, share=0.0) / whole - 1, 0.1),
         ("λ = 0.003, at the best κ", least(errors, share=0.0, ridge=0.003) / whole - 1, 0.1),
@@ -246,15 +279,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("docs/training_guide"))
     parser.add_argument("--again", action="store_true", help="Judge the errors.csv that is there.")
+    parser.add_argument("--fresh", type=int, help="Judge the rules on so many random tasks.")
+    parser.add_argument("--seed", type=int, default=1, help="Of the random tasks.")
     options = parser.parse_args()
     folder = options.output
-    angles = cosine_map()
-    errors = read(folder / "errors.csv") if options.again else error_map()
-    judged = rules(angles, errors)
     folder.mkdir(parents=True, exist_ok=True)
-    write(errors, folder / "errors.csv")
-    write(judged, folder / "rules.csv")
-    draw(angles, errors, folder)
+    if options.fresh:
+        name, judging = "fresh", "fresh_rules"
+        angles = cosine_map(options.seed)
+        tasks = fresh_tasks(options.fresh, options.seed)
+    else:
+        name, judging = "errors", "rules"
+        angles = cosine_map()
+        tasks = [(Task(length, 1, *rest), alpha) for length, *rest, alpha in GRID]
+    errors = read(folder / f"{name}.csv") if options.again else error_map(tasks)
+    judged = rules(angles, errors)
+    write(errors, folder / f"{name}.csv")
+    write(judged, folder / f"{judging}.csv")
+    if not options.fresh:
+        draw(angles, errors, folder)
     for row in judged:
         print("| " + " | ".join(str(value) for value in row.values()) + " |")
 
