@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from sparsetoken import ParameterError, Query, Task, Training, curve, oracle, predict
+from sparsetoken.theory.laws import attention_law
+from sparsetoken.theory.usage import best_sharpness
 
 TASK = Task(length=20, informative=1, strength=5.0)
 TRAINING = Training(alpha0=8, alpha1=8, ridge=1e-2, query_step=40)
@@ -90,6 +92,33 @@ def test_best_is_no_worse_than_any_other():
         other = predict(TASK, TRAINING, at=at, at_sharpness=sharpness, recalibrate=True)
         bars = best.uncertainty.test_error + other.uncertainty.test_error
         assert best.test_error <= other.test_error + bars
+
+
+def test_the_best_sharpness_along_a_curve_is_that_of_each_point_alone():
+    lengths = [50, 100, 200, 2000]
+    options = {"at_sharpness": "best", "recalibrate": True, "tolerance": 1e-3}
+    found = curve(TASK, TRAINING, over="at_length", values=lengths, **options)
+    for length, record in zip(lengths, found, strict=True):
+        alone = predict(TASK, TRAINING, at=TASK.replace(length=length), **options)
+        # The error is flat there: a tenth of the logarithm changes it by less than 1e-4.
+        assert abs(math.log(record.at_sharpness / alone.at_sharpness)) < 0.1
+        assert record.uncertainty.test_error <= 1e-3
+        bars = record.uncertainty.test_error + alone.uncertainty.test_error
+        assert record.test_error == pytest.approx(alone.test_error, abs=bars)
+
+
+@pytest.mark.parametrize("near", [0.05, 0.4, 20.0])
+def test_a_neighbour_far_from_the_best_sharpness_does_not_mislead(near):
+    at = TASK.replace(length=200)
+    found = predict(TASK, TRAINING, at=at, recalibrate=True, tolerance=1e-3)
+    weights = found._tested.weights
+
+    def law(query, log2_points):
+        return attention_law(at, query, log2_points, 1)
+
+    alone = best_sharpness(law, weights, found.query, recalibrate=True)
+    led = best_sharpness(law, weights, found.query, recalibrate=True, near=near)
+    assert abs(math.log(led / alone)) < 0.1
 
 
 def test_recalibration_never_hurts_and_keeps_the_ranking():

@@ -193,21 +193,8 @@ class LargestTokenErrors:
         self, part: Stratum, counts: tuple[int, int], tail: Tail | None, most: int = EXPLICIT
     ) -> tuple[tuple[TokenGroup, ...], Array]:
         """Return the tokens of all replicates in a row, and their weights."""
-        drawn = [
-            draw_weighted_tokens(
-                counts, part.log2_points, (self._stream, index, *part.stream), tail, most
-            )
-            for index in range(REPLICATES)
-        ]
-        groups = tuple(
-            TokenGroup(
-                np.concatenate([group.values for group in same]),
-                same[0].rest,
-                np.concatenate([group.normals for group in same]),
-            )
-            for same in zip(*(groups for groups, _ in drawn), strict=True)
-        )
-        return groups, np.concatenate([weight for _, weight in drawn])
+        stream = (self._stream, *part.stream)
+        return draw_weighted_tokens(counts, part.log2_points, stream, tail, most)
 
 
 def _joined_scores(laws: "dict[int, list[tuple[Stratum, _OneToken | _Mean]]]") -> Scores:

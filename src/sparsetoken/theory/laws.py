@@ -152,6 +152,20 @@ class FeatureLaw(_Points):
         )
 
     @property
+    def first_replicate(self) -> "FeatureLaw":
+        """The first replicate as a law of its own."""
+        size = len(self.scale) // self.replicates
+        return replace(
+            self,
+            coordinates=self.coordinates[:size],
+            scale=self.scale[:size],
+            label=self.label[:size],
+            weight=self.weight[:size] * self.replicates,
+            removed=self.removed[:size],
+            replicates=1,
+        )
+
+    @property
     def own_noise(self) -> Array:
         """1 where a column of `signed` is a coordinate with noise of its own, else 0: (k+1+r,)."""
         return np.array([*self.noisy, *([False] * (1 + self.removed.shape[1]))], dtype=float)
@@ -255,53 +269,43 @@ def attention_law(
     are smooth. The points of a `rare` law reach to where positives look like negatives and the
     other way round: low informative tokens, and high ones of the others.
     """
-    parts = [
-        _replicate(task, query, log2_points, (seed, index), rare) for index in range(REPLICATES)
-    ]
-    along, across, scale, label, weight = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
-    return FeatureLaw(
-        coordinates=np.column_stack([along, across]),
-        scale=scale,
-        label=label,
-        weight=weight / REPLICATES,
-        noisy=(False, True),
-        removed=np.empty((len(scale), 0)),
-        replicates=REPLICATES,
-    )
-
-
-def _replicate(
-    task: Task, query: Query, log2_points: int, seed: tuple[int, int], rare: bool
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Return c_q, c_e, S, y and weights of one replicate, positives first."""
     mild = query.sharpness < MILD_SHARPNESS
     tails = rare or _decided_in_tails(task, query, mild)
-    triples, weights, labels = [], [], []
+    parts = []
     for label, rate in ((1, task.positive_rate), (-1, 1 - task.positive_rate)):
         for part in label_strata(task, label, log2_points):
-            stream = (*seed, label + 1, *part.stream)
             tail: Tail | None = None
             if tails:
                 # A positive without informative tokens is no rarer than a negative where it errs.
                 tail = "high" if label < 0 else "low" if part.counts[0] else None
-            tokens, weight = draw_weighted_tokens(
-                part.counts, part.log2_points, stream, tail, mean_first=mild, rare=rare
+            tokens, drawn = draw_weighted_tokens(
+                part.counts,
+                part.log2_points,
+                (seed, label + 1, *part.stream),
+                tail,
+                mean_first=mild,
+                rare=rare,
             )
-            triples.append(softmax_triples(task, query, tokens))
-            weights.append(rate * part.weight / weight.sum() * weight)
-            labels.append(np.full(part.points, float(label)))
-    amplitude, along_noise, scale = (
-        np.concatenate(column) for column in zip(*triples, strict=True)
+            weights = drawn.reshape(REPLICATES, -1)
+            weights = rate * part.weight / weights.sum(axis=1, keepdims=True) * weights
+            triple = softmax_triples(task, query, tokens)
+            parts.append((*triple, weights, np.full(weights.shape, float(label))))
+    # Replicate after replicate, positives first in each.
+    amplitude, along_noise, scale, weight, labels = (
+        np.concatenate([array.reshape(REPLICATES, -1) for array in column], axis=1).ravel()
+        for column in zip(*parts, strict=True)
     )
     strength = task.strength * amplitude
-    return (
-        query.alignment * strength + along_noise,
-        np.sqrt(1 - query.alignment**2) * strength,
-        scale,
-        np.concatenate(labels),
-        np.concatenate(weights),
+    along = query.alignment * strength + along_noise
+    across = np.sqrt(1 - query.alignment**2) * strength
+    return FeatureLaw(
+        coordinates=np.column_stack([along, across]),
+        scale=scale,
+        label=labels,
+        weight=weight / REPLICATES,
+        noisy=(False, True),
+        removed=np.empty((len(scale), 0)),
+        replicates=REPLICATES,
     )
 
 

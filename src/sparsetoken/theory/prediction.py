@@ -51,6 +51,10 @@ LAST_SIZE = 14
 COARSER = 3
 LAST_COARSE = 9
 
+# The error of the law falls as points^-0.8, or more slowly: then as it was seen to fall so far.
+FASTEST = 0.8
+SLOWEST = 0.3
+
 # An error below the tolerance, and below this, is wanted to a relative accuracy, from so many points
 # of a law that reaches into the tails; if fewer than these carry it, others may be missing.
 RARE = 1e-3
@@ -349,9 +353,10 @@ class Predictor:
         self._trained: dict[int, LimitReadout] = {}
         self._trained_for: Any = None
         self._best: tuple[Any, float] | None = None
+        # As powers of two, by way of use, what the last law at test time would have needed.
+        self._needed: dict[Any, int] = {}
         self._accuracy = self.tolerance
-        # The error of the law falls about as points^-0.8.
-        looser = int(1.25 * np.log2(max(self.tolerance / 1e-4, 1.0)))
+        looser = int(np.log2(max(self.tolerance / 1e-4, 1.0)) / FASTEST)
         self._first_size = max(LEAST_SIZE, FIRST_SIZE - looser)
 
     @property
@@ -368,21 +373,24 @@ class Predictor:
             accepted = f"{task.length}, the training length, for the {self.classifier} classifier"
             raise ParameterError("at.length", at.length, accepted)
         self.usage.check(self.law.takes_query, self.classifier)
-        size = self._first_size
+        way = (self.usage.sharpness, self.usage.recalibrate)
+        size = self._needed.get(way, self._first_size) if self.usage.differs else self._first_size
+        errors: dict[int, float] = {}
         while True:
             found = self._predict_at(task, training, query, size)
             prediction = replace(found, learnt=learnt)
-            error = prediction.uncertainty.test_error
+            errors[size] = error = prediction.uncertainty.test_error
             status = prediction.solution.status
             # More points do not make an answer unique.
             settled = error <= self.tolerance or status in (Status.NOT_UNIQUE, *_FAILED)
             if settled or self.law.exact:
+                if error <= self.tolerance:
+                    needed = size + _growth(errors, self.tolerance)
+                    self._needed[way] = max(self._first_size, needed)
                 return prediction
             if size == LAST_SIZE:
                 return replace(prediction, solution=self._short_of_tolerance(prediction))
-            # Where it took many points already the error falls more slowly.
-            growth = int(np.ceil(1.25 * np.log2(min(error / self.tolerance, 2.0**LAST_SIZE))))
-            size = min(LAST_SIZE, size + max(1, size - self._first_size, growth))
+            size = min(LAST_SIZE, size + _growth(errors, self.tolerance))
 
     def _short_of_tolerance(self, prediction: Prediction) -> Solution:
         reached = f"tolerance {self.tolerance:g}, reached {prediction.uncertainty.test_error:.2g}"
@@ -434,6 +442,7 @@ class Predictor:
                 readout.weights,
                 query,
                 recalibrate=recalibrate,
+                near=self._best[1] if self._best is not None else None,
             )
             self._best = (key, found)
         return self._best[1]
@@ -476,6 +485,21 @@ class Predictor:
             if error.bar <= RARE_ACCURACY * error.value:
                 break
         return error
+
+
+def _growth(errors: dict[int, float], tolerance: float) -> int:
+    """Return how many powers of two more points it takes, from the errors by power of two so far.
+
+    At least one more where the last error is too large, and more if that was not enough before.
+    """
+    first, last = min(errors), max(errors)
+    rate = FASTEST
+    if last > first:
+        fell = np.log2(errors[first] / errors[last]) / (last - first)
+        rate = float(np.clip(fell, SLOWEST, FASTEST))
+    excess = np.clip(np.log2(errors[last] / tolerance), -LAST_SIZE, LAST_SIZE)
+    growth = int(np.ceil(excess / rate))
+    return max(1, len(errors) - 1, growth) if excess > 0 else growth
 
 
 def reuses(training: Training, classifier: str, given: Query | None) -> bool:

@@ -43,6 +43,7 @@ _MERGING = 0.15
 _TAIL = 1e-9
 _BISECTIONS = 12
 _NEWTON_STEPS = 8
+_BALANCE_STEPS = 40
 
 # Chebyshev nodes of a rate on its window: where to begin, where to end, and the wanted accuracy.
 _FIRST_NODES = 33
@@ -333,7 +334,7 @@ class Ranking(Record):
 
         Bisection on merged points, then Newton's method on the logarithm of the exact rate.
         """
-        found = _quantiles(*_merge(self.law, (1.0, -1.0)[side], 1, _FINE_BINS)[0], levels, steps=30)
+        found = _quantiles(*_merge(self.law, (1.0, -1.0)[side], _FINE_BINS), levels, steps=30)
         for _ in range(_NEWTON_STEPS):
             rate = rates(self.law, found)[side].mean(axis=0)
             slope = np.maximum(densities(self.law, found)[side].mean(axis=0), _NARROWEST)
@@ -346,7 +347,7 @@ class Ranking(Record):
     def _integrals(self) -> dict[str, tuple[float, float]]:
         """AUC and average precision with their error bars."""
         moved = (self._first, *self.shifted) if self.shifted else ()
-        rows = _Rows.merged(self.law, (self.replicated, *moved), self._class_weights)
+        rows = _Rows.merged(self.law, self.replicated, moved, self._class_weights)
         values, resolution = rows.integrals()
         replicates = self.replicated.replicates
         found = {}
@@ -430,10 +431,11 @@ def _precision(rates: Array, weights: Array) -> Array:
 def best_threshold(law: ScoreLaw, *, rough: bool = False) -> float:
     """Return the threshold of least error; far below or above all scores if one label is best.
 
-    A search around both classes on merged points, and then a bounded search on the law itself,
+    A search around both classes on merged points, and then Newton's method on the law itself,
     unless a `rough` answer will do.
     """
-    sides = [_merge(law, sign, 1, _FINE_BINS)[0] for sign in (1.0, -1.0)]
+    bins = _ROUGH_BINS if rough else _FINE_BINS
+    sides = [_merge(law, sign, bins) for sign in (1.0, -1.0)]
     shares = [float(law.weight[law.label == sign].sum()) for sign in (1.0, -1.0)]
 
     def best_of(grid: Array) -> tuple[float, float, float]:
@@ -451,19 +453,30 @@ def best_threshold(law: ScoreLaw, *, rough: bool = False) -> float:
     best, low, high = best_of(np.unique(np.concatenate([ends, *map(_around, sides)])))
     if best in ends:
         return best
-    best, low, high = best_of(np.linspace(low, high, 33))
-    if rough:
-        return best
-    excess, scale = law.label * law.mean, np.maximum(law.spread, _NARROWEST)
-    from scipy import optimize  # takes longer to load than all of theory
+    return best_of(np.linspace(low, high, 33))[0] if rough else _balance(law, best, low, high)
 
-    found = optimize.minimize_scalar(
-        lambda t: float(law.weight @ ndtr((law.label * t - excess) / scale)),
-        bounds=(low, high),
-        method="bounded",
-        options={"xatol": 1e-5 * float(scale.min())},
-    )
-    return float(found.x)
+
+def _balance(law: ScoreLaw, start: float, low: float, high: float) -> float:
+    """Return the threshold between two where both classes are as likely: the error has no slope.
+
+    Newton's method, halving where it would leave the bracket or the error does not curve upwards.
+    """
+    scale = np.maximum(law.spread, _NARROWEST)
+    signed = law.weight * law.label / scale
+    accuracy = 1e-5 * float(scale.min())
+    threshold = start
+    for _ in range(_BALANCE_STEPS):
+        ratio = (threshold - law.mean) / scale
+        density = signed * normal_density(ratio)
+        slope, curvature = float(density.sum()), -float(density @ (ratio / scale))
+        low, high = (low, threshold) if slope > 0 else (threshold, high)
+        following = threshold - slope / curvature if curvature > 0 else low
+        if not low < following < high:
+            following = 0.5 * (low + high)
+        moved, threshold = abs(following - threshold), following
+        if moved <= accuracy:
+            break
+    return threshold
 
 
 def _around(side: tuple[Array, Array, Array]) -> Array:
@@ -506,22 +519,41 @@ class _Rows:
     class_weights: Array
 
     @classmethod
-    def merged(cls, law: ScoreLaw, others: Sequence[ScoreLaw], class_weights: Array) -> "_Rows":
+    def merged(
+        cls,
+        law: ScoreLaw,
+        replicated: ScoreLaw,
+        moved: Sequence[ScoreLaw],
+        class_weights: Array,
+    ) -> "_Rows":
         """Merge points that lie close together.
 
-        The rows are the law with fine bins, the same with rough bins, and every replicate of every
-        other law with rough bins.
+        The rows are the law with fine bins, the same with rough bins, and with rough bins every
+        replicate of the second law and the others, which are like the first replicate of the law.
         """
-        parts = []
+        columns, sizes = [], []
         for sign in (1.0, -1.0):
-            parts += _merge(law, sign, 1, _FINE_BINS) + _merge(law, sign, 1, _ROUGH_BINS)
-            for other in others:
-                # The same points fall into the same bins, or the bins' edges would show.
-                alike = law if other.replicates == law.replicates else first_replicate(law)
-                parts += _merge(other, sign, other.replicates, _ROUGH_BINS, alike)
-        sizes = [len(part[0]) for part in parts]
-        mean, spread, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return cls(mean, spread, weight, np.cumsum([0, *sizes[:-1]]), class_weights)
+            order, key = _sorted_bins(law, sign, _FINE_BINS)
+            fine = _merged(law, order, _starts(key // law.replicates))
+            order, key = _sorted_bins(law, sign, _ROUGH_BINS)
+            rough = _merged(law, order, _starts(key // law.replicates))
+            # The same points fall into the same bins, or the bins' edges would show.
+            starts = _starts(key)
+            row = key[starts] % law.replicates
+            by_row = np.argsort(row, kind="stable")
+            parts = [column[by_row] for column in _merged(replicated, order, starts)]
+            columns += [fine, rough, parts]
+            sizes += [len(fine[0]), len(rough[0]), *np.bincount(row, minlength=law.replicates)]
+            if moved:
+                first = key % law.replicates == 0
+                starts = _starts(key[first])
+                means, spreads, weight = _merged(moved, order[first], starts)
+                columns.append((means.ravel(), spreads.ravel(), np.tile(weight, len(moved))))
+                sizes += [len(starts)] * len(moved)
+        mean, spread, weight = (np.concatenate(column) for column in zip(*columns, strict=True))
+        begin = np.cumsum([0, *sizes[:-1]])
+        weight = weight / np.repeat(np.add.reduceat(weight, begin), sizes)
+        return cls(mean, spread, weight, begin, class_weights)
 
     @property
     def rows(self) -> int:
@@ -598,39 +630,57 @@ class _Rows:
         return np.asarray(quantiles.reshape(2, self.rows, -1))
 
 
-def _merge(
-    law: ScoreLaw,
-    sign: float,
-    rows: int,
-    bins: tuple[float, float],
-    alike: ScoreLaw | None = None,
-) -> list[tuple[Array, Array, Array]]:
-    """Return (mean, spread, weight) of a class in each row, with close points made one.
+def _merge(law: ScoreLaw, sign: float, bins: tuple[float, float]) -> tuple[Array, Array, Array]:
+    """Return (mean, spread, weight) of a class, with close points made one; the weights sum to 1."""
+    order, key = _sorted_bins(law, sign, bins)
+    mean, spread, weight = _merged(law, order, _starts(key // law.replicates))
+    return mean, spread, weight / weight.sum()
 
-    A group of normal laws becomes one normal law of the same weight, mean and variance. Which
-    points are close may be decided by those of another law, `alike`.
+
+def _sorted_bins(law: ScoreLaw, sign: float, bins: tuple[float, float]) -> tuple[Array, Array]:
+    """Return the points of a class in the order of their bins, and a number for each.
+
+    It is `replicates` times that of the bin, plus that of the replicate.
     """
-    chosen = law.label == sign
-    mean, weight = law.mean[chosen], law.weight[chosen]
-    spread = np.maximum(law.spread[chosen], _NARROWEST)
-    row = np.repeat(np.arange(rows), len(law.mean) // rows)[chosen]
-    where, width = (mean, spread) if alike is None else (alike.mean[chosen], alike.spread[chosen])
-    level = np.floor(np.log(np.maximum(width, _NARROWEST)) / bins[1])
-    place = np.floor(where / (bins[0] * np.exp(level * bins[1])))
+    chosen = np.flatnonzero(law.label == sign)
+    level = np.floor(np.log(np.maximum(law.spread[chosen], _NARROWEST)) / bins[1])
+    place = np.floor(law.mean[chosen] / (bins[0] * np.exp(level * bins[1])))
     # One integer for each bin; a spread that small beside its mean is as good as none.
     place = np.clip(place, -(2**24), 2**24) + 2**24
-    key = ((row << 17) + (level + 2**16).astype(np.int64) << 26) + place.astype(np.int64)
+    key = ((level + 2**16).astype(np.int64) << 26) + place.astype(np.int64)
+    key = key * law.replicates + chosen // (len(law.mean) // law.replicates)
     order = np.argsort(key)
-    first = np.flatnonzero(np.diff(key[order], prepend=-1))
-    weight, mean, spread = weight[order], mean[order], spread[order]
-    total = np.add.reduceat(weight, first)
-    centre = np.add.reduceat(weight * mean, first) / total
-    offset = mean - np.repeat(centre, np.diff(np.append(first, len(mean))))
-    variance = np.add.reduceat(weight * (spread**2 + offset**2), first) / total
-    merged = (centre, np.sqrt(variance), total)
-    cuts = np.searchsorted(row[order][first], np.arange(1, rows))
-    parts = zip(*(np.split(column, cuts) for column in merged), strict=True)
-    return [(m, s, w / w.sum()) for m, s, w in parts]
+    return chosen[order], key[order]
+
+
+def _starts(key: Array) -> Array:
+    """Return where the runs of equal numbers begin."""
+    return np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+
+
+def _merged(
+    laws: ScoreLaw | Sequence[ScoreLaw], order: Array, starts: Array
+) -> tuple[Array, Array, Array]:
+    """Return mean, spread, (laws, bins), and weight, (bins,), of runs of points made one each.
+
+    A group of normal laws becomes one normal law of the same weight, mean and variance. Several
+    laws have the same weights; without several the first axis is left out.
+    """
+    same = laws if isinstance(laws, ScoreLaw) else laws[0]
+    if isinstance(laws, ScoreLaw):
+        mean, spread = laws.mean[order], laws.spread[order]
+    else:
+        mean, spread = (
+            np.stack([column[order] for column in columns])
+            for columns in zip(*((law.mean, law.spread) for law in laws), strict=True)
+        )
+    weight = same.weight[order]
+    total = np.add.reduceat(weight, starts)
+    centre = np.add.reduceat(weight * mean, starts, axis=-1) / total
+    offset = mean - np.repeat(centre, np.diff(starts, append=len(order)), axis=-1)
+    squares = np.maximum(spread, _NARROWEST) ** 2 + offset**2
+    variance = np.add.reduceat(weight * squares, starts, axis=-1) / total
+    return centre, np.maximum(np.sqrt(variance), _NARROWEST), total
 
 
 @lru_cache

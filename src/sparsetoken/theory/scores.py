@@ -109,26 +109,11 @@ class TokenSample:
         tail: Tail | None = None
         if self.rare:
             tail = "high" if label < 0 else "low" if part.counts[0] else None
-        drawn = [
-            draw_weighted_tokens(
-                part.counts,
-                part.log2_points,
-                (self._stream, index, label + 1, *part.stream),
-                tail,
-                most,
-                mild,
-            )
-            for index in range(REPLICATES)
-        ]
-        groups = tuple(
-            TokenGroup(
-                np.concatenate([group.values for group in same]),
-                same[0].rest,
-                np.concatenate([group.normals for group in same]),
-            )
-            for same in zip(*(groups for groups, _ in drawn), strict=True)
+        stream = (self._stream, label + 1, *part.stream)
+        groups, weight = draw_weighted_tokens(
+            part.counts, part.log2_points, stream, tail, most, mild
         )
-        return groups, scale * np.concatenate([weight for _, weight in drawn])
+        return groups, scale * weight
 
 
 def attention_scores(sample: TokenSample, strength: float, sharpness: float) -> Scores:

@@ -18,6 +18,7 @@ from scipy.special import erfcx, ndtr, ndtri_exp
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.memory import bounded_cache
 from sparsetoken.numerics.sobol import sobol_points
+from sparsetoken.theory.replicates import REPLICATES
 
 __all__ = [
     "EXPLICIT",
@@ -93,15 +94,19 @@ def draw_weighted_tokens(
     *,
     rare: bool = True,
 ) -> tuple[tuple[TokenGroup, ...], Array]:
-    """Draw tokens as `draw_tokens` does, with more points in a tail of the first coordinate.
+    """Draw replicates in a row as `draw_tokens` does, with more points in a tail of a coordinate.
 
-    The first coordinate decides the largest token of the first group that is not empty, or the mean
-    of all tokens with `mean_first`. q is the probability of a value further in the tail. For `rare`
-    events half of the points have uniform q and half uniform log q, down to 10^-18; otherwise √q is
-    uniform. The weights, (points,), are none above 2 and have the mean 1: a mean of weight times
-    value is a mean under the true law. Without a tail all weights are 1.
+    Replicate i has the seed (s, i, ...) if `seed` is (s, ...). The first coordinate decides the
+    largest token of the first group that is not empty, or the mean of all tokens with `mean_first`.
+    q is the probability of a value further in the tail. For `rare` events half of the points have
+    uniform q and half uniform log q, down to 10^-18; otherwise √q is uniform. The weights,
+    (points,), are none above 2 and have the mean 1: a mean of weight times value is a mean under
+    the true law. Without a tail all weights are 1.
     """
-    logs = _log_uniforms(counts, log2_points, seed, most, mean_first)
+    streams = [(seed[0], index, *seed[1:]) for index in range(REPLICATES)]
+    logs = np.concatenate(
+        [_log_uniforms(counts, log2_points, stream, most, mean_first) for stream in streams]
+    )
     weight = np.ones(len(logs))
     if tail is not None:
         uniform = np.exp(logs[:, 0])
@@ -136,6 +141,12 @@ def _log_uniforms(
     explicit, rests = _split(counts, most)
     dimensions = sum(explicit) + _NORMALS * sum(rest > 0 for rest in rests)
     dimensions += _mean_replaced(rests, mean_first)
+    return _log_points(dimensions, log2_points, seed)
+
+
+@bounded_cache(limit=32_000_000)
+def _log_points(dimensions: int, log2_points: int, seed: tuple[int, ...]) -> Array:
+    """Return the logarithms of scrambled Sobol points: the same for all long sequences."""
     return np.asarray(np.log(sobol_points(dimensions, log2_points, np.random.default_rng(seed))))
 
 

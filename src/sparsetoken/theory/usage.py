@@ -17,7 +17,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task, vary
 from sparsetoken.theory.laws import FeatureLaw, ScoreLaw, score_law
 from sparsetoken.theory.limit import LimitReadout
-from sparsetoken.theory.ranking import Ranking, best_threshold, first_replicate
+from sparsetoken.theory.ranking import Ranking, best_threshold
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Tested", "Usage", "best_sharpness", "recalibrated"]
@@ -31,6 +31,10 @@ BIAS = -2
 # points a class and replicate, as a power of two.
 _SHARPNESS_GRID = np.geomspace(0.03, 30.0, 10)
 _SEARCH_SIZE = 7
+# Around a best sharpness that is known from a similar problem: a step of the logarithm, and where
+# else another least error would show.
+_NEAR_STEP = 0.3
+_FAR_SHARPNESSES = (0.1, 0.5, 2.0, 8.0, np.inf)
 # The error is flat around the best sharpness: this much of its logarithm changes nothing.
 _LOG_ACCURACY = 0.02
 
@@ -110,10 +114,11 @@ class Tested:
         law = self.law()
         replicates = self.replicate_weights if law.replicates > 1 else self.weights
         moved = self.weights + np.diag(self.weights_error)[self.weights_error > 0]
+        first = law.first_replicate
         return Ranking(
             score_law(law, self.weights),
             score_law(law, replicates),
-            tuple(first_replicate(score_law(law, row)) for row in moved),
+            tuple(score_law(first, row) for row in moved),
         )
 
 
@@ -127,7 +132,12 @@ def recalibrated(readout: LimitReadout, law: FeatureLaw) -> LimitReadout:
 
 
 def best_sharpness(
-    law: Callable[[Query, int], FeatureLaw], weights: Array, query: Query, *, recalibrate: bool
+    law: Callable[[Query, int], FeatureLaw],
+    weights: Array,
+    query: Query,
+    *,
+    recalibrate: bool,
+    near: float | None = None,
 ) -> float:
     """Return the sharpness of least error for a readout, with its own bias or the best one.
 
@@ -135,6 +145,9 @@ def best_sharpness(
     ----------
     law : callable
         law(query, log2_points) gives the law of the features.
+    near : float, optional
+        The best sharpness of a similar problem: it is looked for around that first, and everywhere
+        only if it is not there, or one far from it is better.
     """
 
     def error(sharpness: float) -> float:
@@ -143,6 +156,10 @@ def best_sharpness(
         threshold = best_threshold(scores, rough=True) if recalibrate else 0.0
         return _error(scores, threshold)
 
+    if near is not None and np.isfinite(near):
+        found = _around(error, near)
+        if found is not None:
+            return found
     grid = np.union1d(_SHARPNESS_GRID, [query.sharpness])
     grid = grid[np.isfinite(grid)]
     errors = [error(float(value)) for value in grid]
@@ -160,6 +177,22 @@ def best_sharpness(
     if errors[best] <= least:
         value, least = float(grid[best]), errors[best]
     return np.inf if error(np.inf) < least else value
+
+
+def _around(error: Callable[[float], float], near: float) -> float | None:
+    """Return the sharpness of least error around another, None if the least error is elsewhere.
+
+    The lowest point of a parabola through three errors; a few far ones show that it is the lowest.
+    """
+    steps = _NEAR_STEP * np.array([-1.0, 0.0, 1.0])
+    errors = [error(near * float(np.exp(step))) for step in steps]
+    curvature, slope = errors[0] - 2 * errors[1] + errors[2], errors[2] - errors[0]
+    if not abs(slope) < 2 * curvature:
+        return None
+    value = near * float(np.exp(-0.5 * _NEAR_STEP * slope / curvature))
+    least = error(value)
+    far = [other for other in _FAR_SHARPNESSES if abs(np.log(other / value)) > 2 * _NEAR_STEP]
+    return value if least <= min(*errors, *map(error, far)) else None
 
 
 def _error(scores: ScoreLaw, threshold: float) -> float:
