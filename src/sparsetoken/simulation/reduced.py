@@ -54,11 +54,14 @@ class QueryState:
         ‖q‖.
     readout_cosine : float or None
         Cosine of the readout after stage 1 with the signal; None for a query that was given.
+    positive_share : float or None
+        Share of positives among the samples that the query was learnt from, where it is known.
     """
 
     alignment: float
     norm: float
     readout_cosine: float | None
+    positive_share: float | None = None
 
 
 def reduced_query(
@@ -84,7 +87,7 @@ def reduced_query(
     readout *= -training.readout_step * slope / count
     norm = float(np.linalg.norm(readout))
     if norm == 0:
-        return QueryState(0.0, 0.0, 0.0)
+        return QueryState(0.0, 0.0, 0.0, float(positive.mean()))
     bias = -training.bias_step * slope * float(y.mean())
 
     # Stage 2: each sample's margin, conditional on the readout that the sample helped to make.
@@ -111,7 +114,7 @@ def reduced_query(
     rate = -training.query_step * training.inverse_temperature / (count * length)
     size = math.hypot(query[0], query[1], rest)
     alignment = float(np.sign(rate) * query[0] / size) if size > 0 else 0.0
-    return QueryState(alignment, abs(rate) * size, float(unit[0]))
+    return QueryState(alignment, abs(rate) * size, float(unit[0]), float(positive.mean()))
 
 
 def attention_triples(
