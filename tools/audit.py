@@ -106,8 +106,13 @@ def draw_setting(
 def sequences(
     task: Task, count: int, signal: Array, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Draw X of shape (n, L, d) and y of ±1: noise, and θξ added to R random tokens of positives."""
+    """Draw X of shape (n, L, d) and y of ±1: noise, and θξ added to R random tokens of positives.
+
+    Labels that are all the same train nothing. They are drawn again, which few samples need rarely.
+    """
     y = np.where(rng.random(count) < task.positive_rate, 1.0, -1.0)
+    while count > 1 and len(set(y)) < 2:
+        y = np.where(rng.random(count) < task.positive_rate, 1.0, -1.0)
     x = rng.standard_normal((count, task.length, len(signal)))
     for i in np.flatnonzero(y > 0):
         x[i, rng.choice(task.length, task.informative, replace=False)] += task.strength * signal

@@ -148,3 +148,10 @@ def test_it_shares_no_code_with_simulation_or_learning() -> None:
         "for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_few_samples_have_both_labels() -> None:
+    # Of three samples a quarter would have one label, which no solver fits.
+    signal, rng = np.eye(5)[0], np.random.default_rng(0)
+    task = audit.Task(**TASK)
+    assert all(len(set(audit.sequences(task, 3, signal, rng)[1])) == 2 for _ in range(100))
