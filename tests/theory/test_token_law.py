@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from scipy.special import softmax
+from scipy.special import ndtr, softmax
 from scipy.stats import ks_2samp, kstest
 
 from sparsetoken import Query, Task
 from sparsetoken.theory import laws
-from sparsetoken.theory.laws import attention_law
+from sparsetoken.theory.laws import attention_law, score_law
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.token_law import (
     EXPLICIT,
@@ -13,6 +13,7 @@ from sparsetoken.theory.token_law import (
     draw_tokens,
     draw_weighted_tokens,
     exponential_sums,
+    mean_given_sums,
 )
 
 
@@ -122,3 +123,29 @@ def test_where_attention_finds_the_signal_points_in_the_tails_make_means_accurat
     attention_law.cache_clear()
     # It is 8 times as accurate; the error of 8 replicates is uncertain by a quarter.
     assert even > 3 * skewed
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 1e-7, 1e-5, 1e-3, 0.05, 0.99])
+@pytest.mark.parametrize("sizes", [(2, 18), (1, 299), (40, 5000)])
+def test_the_mean_of_all_tokens_given_the_sums(sizes: tuple[int, int], sharpness: float) -> None:
+    """Its mean is 0 and its variance 1/L (z < 4 with 4096 points: 9 % would be noticed)."""
+    mean, left = mean_given_sums(draw_tokens(sizes, 12, (7,)), sharpness)
+    length = sum(sizes)
+    assert abs(mean.mean()) < 4 / np.sqrt(length * len(mean))
+    assert length * (mean.var() + left.mean()) == pytest.approx(1, abs=4 * np.sqrt(2 / len(mean)))
+
+
+@pytest.mark.parametrize("length", [20, 100, 1000])
+def test_a_law_without_the_mean_of_the_tokens_is_the_same_and_more_accurate(length: int) -> None:
+    task, query, readout = Task(length, 1, 5.0), Query(0.95, 0.3), np.array([1.0, 0.3, -0.3, 0.4])
+
+    def error(smooth: bool) -> tuple[float, float]:
+        law = attention_law(task, query, 10, 1, smooth=smooth)
+        scores = score_law(law, readout)
+        wrong = law.by_replicate(ndtr(-scores.label * scores.mean / scores.spread))
+        return float(wrong.mean()), replicate_error(wrong)
+
+    (plain, bar), (smooth, smaller) = error(False), error(True)
+    assert smooth == pytest.approx(plain, abs=bar + smaller)
+    # By 5 to 15 times; the error of 8 replicates is uncertain by a quarter.
+    assert bar > 2 * smaller

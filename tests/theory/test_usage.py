@@ -122,8 +122,9 @@ def test_a_neighbour_far_from_the_best_sharpness_does_not_mislead(near):
 
 
 def test_recalibration_never_hurts_and_keeps_the_ranking():
-    at = TASK.replace(length=60, positive_rate=0.1)
-    before, after = (predict(TASK, TRAINING, at=at, recalibrate=flag) for flag in (False, True))
+    # At this tolerance both take the same points.
+    options = {"at": TASK.replace(length=60, positive_rate=0.1), "tolerance": 2e-3}
+    before, after = (predict(TASK, TRAINING, recalibrate=flag, **options) for flag in (False, True))
     assert after.test_error <= min(before.test_error, 0.1) + 1e-9
     assert after.auc == pytest.approx(before.auc, abs=1e-5)
     assert after.order_parameters == before.order_parameters

@@ -27,6 +27,7 @@ from sparsetoken.theory.token_law import (
     draw_weighted_tokens,
     exponential_sums,
     hard_triple,
+    mean_given_sums,
 )
 
 __all__ = [
@@ -45,6 +46,9 @@ __all__ = [
 
 # Below this sharpness attention is close to pooling, and the mean of the tokens matters most.
 MILD_SHARPNESS = 0.2
+
+# From this one on, the mean of all tokens is a small part of what varies.
+SMOOTH_SHARPNESS = 1.0
 
 # From this advantage of an informative token on, in its score, attention mostly finds it.
 _FOUND = 2.0
@@ -92,6 +96,8 @@ class FeatureLaw(_Points):
         law is exact.
     dimension_ratio : float
         Dimension of the features over that of a token: 1, or L for the vectorised classifier.
+    further : array of shape (n,) or None
+        Size of noise along the first coordinate alone; laws of training data have none.
     """
 
     coordinates: Array
@@ -103,6 +109,7 @@ class FeatureLaw(_Points):
     spurious: int = 0
     replicates: int = 1
     dimension_ratio: float = 1.0
+    further: Array | None = None
 
     @cached_property
     def signed(self) -> Array:
@@ -163,6 +170,7 @@ class FeatureLaw(_Points):
             weight=self.weight[:size] * self.replicates,
             removed=self.removed[:size],
             replicates=1,
+            further=None if self.further is None else self.further[:size],
         )
 
     @property
@@ -230,6 +238,8 @@ def score_law(law: FeatureLaw, weights: Array) -> ScoreLaw:
     mean = np.einsum("rnk,rk->rn", coordinates, rows[:, :-2]) + rows[:, -2:-1]
     squares = rows[:, :-2] ** 2 @ np.array(law.noisy, dtype=float) + rows[:, -1] ** 2
     spread = law.scale.reshape(view) * np.sqrt(squares)[:, None]
+    if law.further is not None:
+        spread = np.hypot(spread, law.further.reshape(view) * rows[:, :1])
     return ScoreLaw(mean.ravel(), spread.ravel(), law.label, law.weight, law.replicates)
 
 
@@ -261,16 +271,28 @@ def _few_points(task: Task, shift: float, scale: float, dimension_ratio: float =
 
 @bounded_cache(limit=64_000_000)
 def attention_law(
-    task: Task, query: Query, log2_points: int, seed: int = 0, *, rare: bool = False
+    task: Task,
+    query: Query,
+    log2_points: int,
+    seed: int = 0,
+    *,
+    rare: bool = False,
+    smooth: bool = False,
 ) -> FeatureLaw:
     """Return the law of attention features, by 2^log2_points points a class and replicate.
 
     Kept for repeated calls. The same seed gives the same points whatever the query, so that curves
     are smooth. The points of a `rare` law reach to where positives look like negatives and the
     other way round: low informative tokens, and high ones of the others.
+
+    With `smooth`, where neither tails decide nor a few tokens, the mean of all tokens is not drawn: the softmax does
+    not depend on it, so that it is independent noise along the query, N(0, 1/L).
     """
     mild = query.sharpness < MILD_SHARPNESS
-    tails = rare or _decided_in_tails(task, query, mild)
+    smooth = smooth and query.sharpness < SMOOTH_SHARPNESS
+    smooth = smooth and (mild or not _decided_in_tails(task, query, mild))
+    mild = mild and not smooth
+    tails = rare or (not smooth and _decided_in_tails(task, query, mild))
     parts = []
     for label, rate in ((1, task.positive_rate), (-1, 1 - task.positive_rate)):
         for part in label_strata(task, label, log2_points):
@@ -278,25 +300,21 @@ def attention_law(
             if tails:
                 # A positive without informative tokens is no rarer than a negative where it errs.
                 tail = "high" if label < 0 else "low" if part.counts[0] else None
+            stream = (seed, label + 1, *part.stream)
             tokens, drawn = draw_weighted_tokens(
-                part.counts,
-                part.log2_points,
-                (seed, label + 1, *part.stream),
-                tail,
-                mean_first=mild,
-                rare=rare,
+                part.counts, part.log2_points, stream, tail, mean_first=mild, rare=rare
             )
             weights = drawn.reshape(REPLICATES, -1)
             weights = rate * part.weight / weights.sum(axis=1, keepdims=True) * weights
-            triple = softmax_triples(task, query, tokens)
-            parts.append((*triple, weights, np.full(weights.shape, float(label))))
+            signs = np.full(weights.shape, float(label))
+            parts.append((*_noisy_triples(task, query, tokens, smooth), weights, signs))
     # Replicate after replicate, positives first in each.
-    amplitude, along_noise, scale, weight, labels = (
+    amplitude, along, scale, variance, weight, labels = (
         np.concatenate([array.reshape(REPLICATES, -1) for array in column], axis=1).ravel()
         for column in zip(*parts, strict=True)
     )
     strength = task.strength * amplitude
-    along = query.alignment * strength + along_noise
+    along = query.alignment * strength + along
     across = np.sqrt(1 - query.alignment**2) * strength
     return FeatureLaw(
         coordinates=np.column_stack([along, across]),
@@ -306,7 +324,19 @@ def attention_law(
         noisy=(False, True),
         removed=np.empty((len(scale), 0)),
         replicates=REPLICATES,
+        further=np.sqrt(variance) if smooth else None,
     )
+
+
+def _noisy_triples(
+    task: Task, query: Query, tokens: tuple[TokenGroup, ...], smooth: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Return A, B and S, and the variance of what is left out of B where it is `smooth`."""
+    amplitude, along, scale = softmax_triples(task, query, tokens)
+    if not smooth:
+        return amplitude, along, scale, np.zeros_like(along)
+    mean, left = mean_given_sums(tokens, query.sharpness)
+    return amplitude, along - mean, scale, 1 / task.length + left
 
 
 def _decided_in_tails(task: Task, query: Query, mild: bool) -> bool:
@@ -348,6 +378,8 @@ class ClassifierLaw:
         Whether the law has the same few points whatever their wanted number.
     make_rare : callable, optional
         The same as `make` with points that reach to where rare errors come from.
+    make_fresh : callable, optional
+        The same as `make`, more accurate, for data that nothing is trained on.
     reused : callable or None
         reused(task, training, log2_points, seed) gives the law of the features of samples that the
         query was learnt from; None if the classifier has no query, or the law is not known.
@@ -358,6 +390,7 @@ class ClassifierLaw:
     fixed_length: bool = False
     exact: bool = True
     make_rare: Callable[[Task, Query | None, int, int], FeatureLaw] | None = None
+    make_fresh: Callable[[Task, Query | None, int, int], FeatureLaw] | None = None
     reused: Callable[[Task, Training, int, int], FeatureLaw] | None = None
 
 
@@ -371,6 +404,11 @@ def _rare_attention(task: Task, query: Query | None, log2_points: int, seed: int
     return attention_law(task, query, log2_points, seed, rare=True)
 
 
+def _fresh_attention(task: Task, query: Query | None, log2_points: int, seed: int) -> FeatureLaw:
+    assert query is not None
+    return attention_law(task, query, log2_points, seed, smooth=True)
+
+
 def _reused(task: Task, training: Training, log2_points: int, seed: int) -> FeatureLaw:
     from sparsetoken.theory.reuse import reused_law  # which needs this module
 
@@ -380,7 +418,12 @@ def _reused(task: Task, training: Training, log2_points: int, seed: int) -> Feat
 # Everything else in the package that names classifiers takes the names from here.
 LAWS: dict[str, ClassifierLaw] = {
     "attention": ClassifierLaw(
-        _attention, takes_query=True, exact=False, make_rare=_rare_attention, reused=_reused
+        _attention,
+        takes_query=True,
+        exact=False,
+        make_rare=_rare_attention,
+        make_fresh=_fresh_attention,
+        reused=_reused,
     ),
     "pooled": ClassifierLaw(lambda task, *_: pooled_law(task)),
     "vectorised": ClassifierLaw(lambda task, *_: vectorised_law(task), fixed_length=True),

@@ -304,13 +304,20 @@ def curve(
 
 
 def feature_law(
-    task: Task, classifier: str, query: Query | None, log2_points: int = FIRST_SIZE, seed: int = 0
+    task: Task,
+    classifier: str,
+    query: Query | None,
+    log2_points: int = FIRST_SIZE,
+    seed: int = 0,
+    *,
+    fresh: bool = False,
 ) -> FeatureLaw:
-    """Return the law of a classifier's features."""
+    """Return the law of a classifier's features; that of `fresh` ones is not for training."""
     found = classifier_law(classifier)
     if query is None and found.takes_query:
         raise ParameterError("query", None, f"a Query for the {classifier} classifier")
-    return found.make(task, query, log2_points, seed)
+    make = found.make_fresh if fresh and found.make_fresh is not None else found.make
+    return make(task, query, log2_points, seed)
 
 
 def chosen_query(
@@ -406,7 +413,8 @@ class Predictor:
         usage, at = self.usage, self.usage.at or task
         used = query
         # Points of its own keep the law at test time independent of the errors of training's.
-        make = partial(feature_law, at, self.classifier, seed=1 if usage.differs else 0)
+        fresh = usage.differs
+        make = partial(feature_law, at, self.classifier, seed=1 if fresh else 0, fresh=fresh)
         if usage.sharpness is not None and query is not None:
             used = query.replace(sharpness=self._sharpness(readout, query, make))
         law = partial(make, used, log2_points=size)
@@ -601,6 +609,10 @@ def _sensitivity(law: FeatureLaw, weights: Array) -> Array:
     density = scores.weight * normal_density(ratio)
     direct = -scores.label * density / scores.spread
     noisy = weights * np.array([*law.noisy, False, True])
-    shrink = float(density @ ratio) / float(noisy @ noisy)
+    # What a larger weight adds to the spread: with the noise of all directions, and with further.
+    widening = density * ratio / scores.spread**2
+    wider = float(widening @ law.scale**2) * noisy
+    if law.further is not None:
+        wider[0] += float(widening @ law.further**2) * weights[0]
     means = np.append(direct @ law.coordinates, [direct.sum(), 0.0])
-    return np.asarray(np.abs(means - shrink * noisy))
+    return np.asarray(np.abs(means - wider))

@@ -29,6 +29,7 @@ __all__ = [
     "draw_weighted_tokens",
     "exponential_sums",
     "hard_triple",
+    "mean_given_sums",
     "rest_sums",
     "truncated_moment",
 ]
@@ -267,7 +268,43 @@ def rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]
 
     They are drawn as normals with the exact mean and covariance.
     """
-    t = group.values[:, -1]
+    mean, factor = _rest_law(group.values[:, -1], sharpness)
+    g = group.normals.T
+    sums = [
+        group.rest * centre + np.sqrt(group.rest) * sum(factor[i, j] * g[j] for j in range(i + 1))
+        for i, centre in enumerate(mean)
+    ]
+    return np.maximum(sums[0], 0.0), sums[1], np.maximum(sums[2], 0.0)
+
+
+def mean_given_sums(tokens: tuple[TokenGroup, ...], sharpness: float) -> tuple[Array, Array]:
+    """Return the mean of all tokens of a sequence, and its variance, given what `rest_sums` drew."""
+    total, variance, count = 0.0, 0.0, 0
+    for group in tokens:
+        total = total + group.values.sum(axis=1)
+        count += group.rest + group.values.shape[1]
+        if group.rest:
+            t = group.values[:, -1]
+            mean, factor = _rest_law(t, sharpness)
+            centre = truncated_moment(t, 0.0, 1)
+            # Products of u with e, u e and e².
+            products = [(1, 1), (1, 2), (2, 1)]
+            left = truncated_moment(t, 0.0, 2) - centre**2
+            deviation = np.zeros_like(t)
+            row: list[Array] = []
+            for i, (power, degree) in enumerate(products):
+                product = truncated_moment(t, power * sharpness, degree) - centre * mean[i]
+                product = product - sum(factor[i, j] * row[j] for j in range(i))
+                row.append(_ratio(product, factor[i, i]))
+                deviation = deviation + row[i] * group.normals[:, i]
+                left = left - row[i] ** 2
+            total = total + group.rest * centre + np.sqrt(group.rest) * deviation
+            variance = variance + group.rest * np.maximum(left, 0.0)
+    return np.asarray(total / count), np.asarray(variance / count**2 + np.zeros_like(total))
+
+
+def _rest_law(t: Array, sharpness: float) -> tuple[list[Array], dict[tuple[int, int], Array]]:
+    """Return the means of e, u e and e² of a token below t, and their covariance's Cholesky factor."""
 
     def moment(power: int, degree: int) -> Array:
         return truncated_moment(t, power * sharpness, degree)
@@ -288,24 +325,18 @@ def rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]
         else value - mean[i] * mean[j]
         for (i, j), value in second.items()
     }
-    deviations = _correlated(covariance, group.normals)
-    sums = [
-        group.rest * centre + np.sqrt(group.rest) * deviation
-        for centre, deviation in zip(mean, deviations, strict=True)
-    ]
-    return np.maximum(sums[0], 0.0), sums[1], np.maximum(sums[2], 0.0)
+    return mean, _cholesky(covariance)
 
 
-def _correlated(covariance: dict[tuple[int, int], Array], normals: Array) -> list[Array]:
-    """Return three normal deviates with the given covariances, by a Cholesky factor per point."""
+def _cholesky(covariance: dict[tuple[int, int], Array]) -> dict[tuple[int, int], Array]:
+    """Return the Cholesky factor of three covariances per point."""
     first = np.sqrt(covariance[0, 0])
     l10, l20 = _ratio(covariance[1, 0], first), _ratio(covariance[2, 0], first)
     remainder = covariance[1, 1] - l10**2
     second = np.sqrt(np.where(remainder > 1e-10 * covariance[1, 1], remainder, 0.0))
     l21 = _ratio(covariance[2, 1] - l20 * l10, second)
     third = np.sqrt(np.maximum(covariance[2, 2] - l20**2 - l21**2, 0.0))
-    g = normals.T
-    return [first * g[0], l10 * g[0] + second * g[1], l20 * g[0] + l21 * g[1] + third * g[2]]
+    return {(0, 0): first, (1, 0): l10, (1, 1): second, (2, 0): l20, (2, 1): l21, (2, 2): third}
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
