@@ -36,7 +36,8 @@ def trained(sampler: str, dimension: int, trials: int) -> dict[str, Array]:
         {**asdict(each.query), **asdict(each.geometry), "train_loss": each.readout.train_loss}
         for each in results
     ]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    known = [name for name, value in rows[0].items() if value is not None]
+    return {name: np.array([row[name] for row in rows]) for name in known}
 
 
 @pytest.mark.parametrize("dimension", [3, 12])
