@@ -35,6 +35,11 @@ def test_shift_shows_every_way_of_use_and_says_what_repairs_it():
     assert "two numbers, it errs in 0.077" in text
 
 
+def test_lengths_are_shown_whole():
+    text = run("shift", *LEARNT, "--from", "20", "--to", "12345", "--points", "2").output
+    assert "12345" in text.splitlines()[2]
+
+
 def test_shift_as_json_and_as_a_picture(tmp_path):
     picture = tmp_path / "shift.svg"
     options = ["--to", "60", "--points", "2", "--json", "--plot", str(picture)]

@@ -135,6 +135,8 @@ def _print(found: "Curve[Shift]") -> None:
 def _cell(name: str, value: float | None) -> str:
     if value is None:
         return "-"
+    if isinstance(value, int):
+        return str(value)
     return f"{value:.4f}" if name.endswith("_error") else f"{value:.4g}"
 
 
