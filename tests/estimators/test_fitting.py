@@ -14,7 +14,7 @@ from sparsetoken.estimators import (
     ElementwiseAttentionClassifier,
     PooledClassifier,
     VectorisedClassifier,
-    attention,
+    attending,
     scaling,
     sequences,
 )
@@ -629,10 +629,10 @@ def test_whitening_is_compared_only_where_it_is_affordable(monkeypatch: pytest.M
     bags = make_bags(dimension=4)
     mixed = [bag @ (np.eye(4) + 3.0) for bag in bags.X]
     compared = []
-    monkeypatch.setattr(attention, "are_correlated", lambda _: bool(compared.append(1)))
+    monkeypatch.setattr(attending, "are_correlated", lambda _: bool(compared.append(1)))
     for limit, times in ((4, 1), (3, 0)):
         compared.clear()
-        monkeypatch.setattr(attention, "WHITEN_AUTO_DIMENSION", limit)
+        monkeypatch.setattr(attending, "WHITEN_AUTO_DIMENSION", limit)
         AttentionClassifier(random_state=0).fit(mixed, bags.y)
         assert len(compared) == times
 

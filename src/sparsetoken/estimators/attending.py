@@ -1,0 +1,518 @@
+"""What the attention classifiers share: the fit, and what can be asked of a fitted one."""
+
+import warnings
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from sparsetoken.arrays import Array
+from sparsetoken.estimators.attention_model import AttentionModel
+from sparsetoken.estimators.base import Check, Model, SequenceClassifier, automatic
+from sparsetoken.estimators.choice import Wishes, choose
+from sparsetoken.estimators.export import write_export
+from sparsetoken.estimators.heads import HeadSettings, fit_heads, sharpness_of
+from sparsetoken.estimators.labelled import LabelledSequences
+from sparsetoken.estimators.localisation import Background
+from sparsetoken.estimators.objective import Heads
+from sparsetoken.estimators.pooling import Pooling, Softmax
+from sparsetoken.estimators.query import balanced_weights, first_coefficients
+from sparsetoken.estimators.recalibration import recalibrated, recalibrated_to_rate
+from sparsetoken.estimators.scaling import (
+    Scaler,
+    are_correlated,
+    first_pass,
+    token_moments,
+    whitened,
+)
+from sparsetoken.estimators.sequences import Block, Sequences
+from sparsetoken.numerics.threads import one_thread
+from sparsetoken.validation import ParameterError, choice, integer, real
+
+__all__ = ["Attending"]
+
+# So many times as sharp, only the most attended token counts.
+HARD = 1e6
+# Beyond this dimension a whitening matrix costs more than a fit: only if it is asked for.
+WHITEN_AUTO_DIMENSION = 1024
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(name, value, "True or False")
+    return bool(value)
+
+
+class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
+    """A classifier by attention; which weights scores become is for the classes below to say."""
+
+    # How large a loss is large: that of labels, or the variance of a target that labels stand for.
+    _loss_unit = 1.0
+    _checks: ClassVar[dict[str, Check]] = {
+        **SequenceClassifier._checks,
+        "heads": lambda name, value: integer(name, value, low=1),
+        "refine": automatic(_flag),
+        "tied": automatic(_flag),
+        "sharpness": automatic(lambda name, value: real(name, value, low=0)),
+        "whiten": automatic(_flag),
+        "split": lambda name, value: (
+            None if value is None else real(name, value, low=0, high=1, inclusive=False)
+        ),
+        "max_iter": lambda name, value: integer(name, value, low=1),
+        "tol": lambda name, value: real(name, value, low=0),
+        "verbose": _flag,
+    }
+
+    def _pooling(self) -> Pooling:
+        return Softmax()
+
+    def _wishes(self, longest: int) -> Wishes:
+        """Return what the parameters leave open."""
+        smooth = self._loss_object.smooth
+        if self.refine is True and not smooth:
+            raise ParameterError("loss", self.loss, "a smooth loss, or refine=False")
+        families: tuple[str, ...] = ()
+        if longest == 1:  # all weights are one: only the readout is left to fit
+            return Wishes(("pooled",), 0.0, self.ridge)
+        if self.refine in (False, "auto"):
+            if self.sharpness == "auto":
+                pooling = self._pooling()
+                families = ("pooled",) if pooling.holds_mean else ()
+                families += ("maxima", "minima", "extremes") if pooling.holds_extremes else ()
+                families += ("two-step",)
+            else:
+                families = ("pooled",) if self.sharpness == 0 else ("two-step",)
+        if self.refine in (True, "auto") and smooth:
+            refined = {True: ("tied",), False: ("free",), "auto": ("tied", "free")}
+            families += refined[self.tied]
+        return Wishes(families, self.sharpness, self.ridge)
+
+    def _fit_model(self, labelled: LabelledSequences, rng: np.random.Generator) -> Model:
+        settings = HeadSettings(
+            pooling=self._pooling(),
+            loss=self._loss_object,
+            heads=self.heads,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=_shown if self.verbose else None,
+            unit=self._loss_unit,
+        )
+        wishes = self._wishes(int(labelled.sequences.lengths.max()))
+        balanced = balanced_weights(labelled.labels, labelled.weights)
+        coefficients = first_coefficients(labelled.labels, balanced, settings.loss)
+        firsts: Array | None
+        scaler, firsts = first_pass(labelled.sequences, labelled.weights, coefficients)
+        white = self._whitened(labelled, scaler, wishes)
+        if white is not None and self.whiten is True:
+            scaler, white = white, None
+        if self.split is None or wishes.families == ("pooled",):
+            for_query, for_readout, own_query = labelled, labelled, None
+        else:
+            for_query, for_readout = labelled.split(self.split, rng)
+            firsts, own_query = None, for_query
+        plan, candidates, scaler = choose(for_readout, own_query, scaler, white, wishes, settings)
+        if firsts is not None and scaler.whitening is not None:
+            firsts = firsts @ scaler.whitening
+        fitted = fit_heads(for_readout, for_query, scaler, plan, settings, firsts)
+        if not all(one.converged for one in fitted):
+            warnings.warn(
+                f"the fit stopped after max_iter = {self.max_iter} steps before it converged to "
+                f"tol = {self.tol}; raise max_iter, or the ridge (here {plan.ridge:g})",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        sharpness = [sharpness_of(one.heads, labelled, scaler) for one in fitted]
+        return AttentionModel(
+            scaler,
+            settings.pooling,
+            plan,
+            tuple(candidates),
+            tuple(fitted),
+            np.array(sharpness),
+        )
+
+    def _whitened(
+        self, labelled: LabelledSequences, scaler: Scaler, wishes: Wishes
+    ) -> Scaler | None:
+        """Return a scaler that whitens, if that is wanted, or worth a comparison."""
+        sequences = labelled.sequences
+        if self.whiten is False or sequences.lengths.max() == 1 or sequences.dimension == 1:
+            return None
+        if self.whiten is True:
+            return whitened(scaler, token_moments(sequences, labelled.weights, scaler))
+        if sequences.dimension > WHITEN_AUTO_DIMENSION or "two-step" not in wishes.families:
+            return None
+        if wishes.plan() is not None:
+            return None
+        moments = token_moments(sequences, labelled.weights, scaler)
+        return whitened(scaler, moments) if are_correlated(moments) else None
+
+    def attention(self, X: Any, mask: Any = None, target: Any = None) -> Any:
+        """Return the weight of each token, of sum 1 in each sequence, averaged over heads.
+
+        Parameters
+        ----------
+        X, mask : as in `fit`
+        target : class label, optional
+            With three or more classes, the class against the rest whose attention is wanted; that
+            of each sequence's predicted class by default.
+
+        Returns
+        -------
+        array of shape (n, L), 0 at padding, or a list of arrays of shape (L_i,) for a list
+        """
+        sequences = self._fitted_sequences(X, mask)
+        return _in_shape(sequences, self._per_token(sequences, target, self.model_.attend))
+
+    def evidence(self, X: Any, mask: Any = None, target: Any = None) -> Any:
+        """Return by how much each token moves the decision: it would fall by this without it.
+
+        Positive for tokens that speak for the class (with two classes, the second), negative for
+        those against it. Arguments and shapes as in `attention`.
+        """
+        sequences = self._fitted_sequences(X, mask)
+        return _in_shape(sequences, self._per_token(sequences, target, self.model_.evidence))
+
+    def token_scores(self, X: Any, mask: Any = None, target: Any = None) -> Any:
+        """Return how much each token attracts attention by itself, whatever stands beside it.
+
+        Comparable between sequences of any length. Arguments and shapes as in `attention`.
+        """
+        sequences = self._fitted_sequences(X, mask)
+        return _in_shape(sequences, self._per_token(sequences, target, self.model_.token_scores))
+
+    def learn_background(self, X: Any, mask: Any = None, target: Any = None) -> Self:
+        """Learn the law of token scores in sequences without signal, for `locate(false_alarms=)`.
+
+        Parameters
+        ----------
+        X, mask : as in `fit`
+            Sequences of the negative class that were not used in `fit`. To control a false alarms
+            in sequences of L tokens takes at least L/a tokens here.
+        target : class label, optional
+            With three or more classes, the class to locate.
+        """
+        sequences = self._fitted_sequences(X, mask)
+        scores = self._per_token(sequences, target, self.model_.token_scores)
+        self.background_ = Background.of(np.concatenate(scores))
+        return self
+
+    def locate(
+        self,
+        X: Any,
+        k: int | None = None,
+        mask: Any = None,
+        target: Any = None,
+        *,
+        false_alarms: float | None = None,
+    ) -> Any:
+        """Return the positions of the tokens that matter, the first first.
+
+        Parameters
+        ----------
+        X, mask, target : as in `attention`
+        k : int, default 1
+            How many tokens of each sequence: the k most attended.
+        false_alarms : float, optional
+            Instead of `k`: as many tokens as stand out from the background, perhaps none, so that
+            a sequence without signal has at most this many on average. `learn_background` first.
+
+        Returns
+        -------
+        array of shape (n, k), or a list of n arrays with `false_alarms`
+        """
+        sequences = self._fitted_sequences(X, mask)
+        if false_alarms is not None:
+            if k is not None:
+                raise ParameterError("k", k, "None together with false_alarms")
+            return self._outstanding(sequences, target, false_alarms)
+        k = integer("k", 1 if k is None else k, low=1)
+        short = np.flatnonzero(sequences.lengths < k)
+        if len(short):
+            raise ParameterError(
+                "k", k, f"at most the {sequences.lengths[short[0]]} tokens of sample {short[0]}"
+            )
+        weights = _in_shape(sequences, self._per_token(sequences, target, self.model_.attend))
+        if sequences.token_mask is not None:
+            weights[~sequences.token_mask] = -1.0
+        return np.array([np.argsort(-row, kind="stable")[:k] for row in weights])
+
+    def _outstanding(self, sequences: Sequences, target: Any, false_alarms: float) -> list[Array]:
+        """Return the tokens whose p-value times the length is at most `false_alarms`."""
+        allowed = real("false_alarms", false_alarms, low=0, inclusive=False)
+        if not hasattr(self, "background_"):
+            raise ParameterError(
+                "false_alarms", false_alarms, "a call of learn_background(X_negative) first"
+            )
+        needed = int(np.ceil(sequences.lengths.max() / allowed))
+        if self.background_.count < needed:
+            warnings.warn(
+                f"the background has {self.background_.count} tokens; to let any token of the "
+                f"longest sequence stand out takes {needed}: learn it from more sequences",
+                UserWarning,
+                stacklevel=3,
+            )
+        scores = np.concatenate(self._per_token(sequences, target, self.model_.token_scores))
+        p_values = self.background_.p_values(scores)
+        found = []
+        ends = np.cumsum(sequences.lengths)
+        masks = sequences.token_mask
+        for row, (end, length) in enumerate(zip(ends, sequences.lengths, strict=True)):
+            own = p_values[end - length : end]
+            chosen = np.flatnonzero(length * own <= allowed)
+            chosen = chosen[np.argsort(own[chosen], kind="stable")]
+            found.append(chosen if masks is None else np.flatnonzero(masks[row])[chosen])
+        return found
+
+    @one_thread
+    def transform(self, X: Any, mask: Any = None) -> Array:
+        """Return the attended features Xᵀ p, standardised tokens: (n, problems × heads × d)."""
+        sequences = self._fitted_sequences(X, mask)
+        parts = []
+        for block in sequences.blocks():
+            parts.append(self.model_.features(block))
+            if not np.all(np.isfinite(parts[-1])):
+                sequences.require_finite(block)
+        return np.concatenate(parts)
+
+    def export(self, path: Any = None) -> dict[str, Array]:
+        """Return the classifier as plain arrays, in the tokens' own units; write them if asked.
+
+        With scores s = X @ queries[c, h] + query_offsets[c, h] and v likewise from the weights, the
+        decision of problem c is Σ_h softmax(s)·v + bias[c]. If maxima or minima are read (`extremes_`
+        is not None), max(X) @ max_weights[c] + min(X) @ min_weights[c] is added.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            A file that ends in .npz, or in .onnx if the package onnx is installed: a graph from
+            `tokens` (L, d) of one sequence to `decision` and `attention`.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.model_.pooling, Softmax):
+            raise ParameterError("pooling", "element by element", "softmax attention, to export")
+        scaler = self.model_.scaler
+        arrays = {}
+        for name, vectors in (("queries", self.queries_), ("weights", self.coef_)):
+            plain = scaler.in_token_units(vectors.reshape(-1, vectors.shape[2]))
+            arrays[name] = plain.reshape(vectors.shape)
+            offsets = -(plain @ scaler.location).reshape(vectors.shape[:2])
+            arrays["query_offsets" if name == "queries" else "weight_offsets"] = offsets
+        arrays |= {"bias": self.intercept_, "classes": self.classes_}
+        if self.extremes_ is not None:
+            plain = self.extremes_ / scaler.scale
+            arrays |= {"max_weights": plain[:, 0], "min_weights": plain[:, 1]}
+            arrays["bias"] = self.intercept_ - plain.sum(axis=1) @ scaler.location
+        if path is not None:
+            write_export(arrays, path)
+        return arrays
+
+    def with_sharpness(self, sharpness: float | str) -> Self:
+        """Return a copy whose scores have another spread within a sequence.
+
+        Parameters
+        ----------
+        sharpness : float, "trained" or "hard"
+            The spread (`sharpness_` is the trained one), or "hard" for the most attended token
+            alone. Problems without attention stay as they are.
+        """
+        check_is_fitted(self)
+        if isinstance(sharpness, str):
+            choice("sharpness", sharpness, ("trained", "hard"))
+            factors = np.full(len(self.sharpness_), HARD if sharpness == "hard" else 1.0)
+        else:
+            wanted = real("sharpness", sharpness, low=0)
+            trained = self.sharpness_
+            factors = np.divide(wanted, trained, out=np.ones_like(trained), where=trained > 0)
+        return self._moved(factors, self.intercept_)
+
+    def recalibrate(self, X: Any, y: Any = None, *, rate: Any = None, mask: Any = None) -> Self:
+        """Return a copy with sharpness and bias for sequences of another length.
+
+        Trained on short sequences, attention is too blunt for long ones. Two numbers a problem
+        repair most of it; the directions of queries and readouts stay.
+
+        Parameters
+        ----------
+        X, mask : as in `fit`
+            Sequences such as the classifier is to be used on.
+        y : array of shape (n,), optional
+            Their classes, if some are known: of least loss.
+        rate : float, or array of shape (classes,), optional
+            Without `y`: the share of positives (of each class) among them.
+        """
+        if (y is None) == (rate is None):
+            raise ParameterError("rate", rate, "either y or rate, and not both")
+        sequences = self._fitted_sequences(X, mask)
+        loss, model = self._loss_object, self.model_
+        if y is not None:
+            known = np.asarray(y)
+            if known.shape != (len(sequences),) or not np.isin(known, self.classes_).all():
+                raise ParameterError(
+                    "y", known.shape, f"a class of fit for {len(sequences)} samples"
+                )
+        targets = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        rates = np.broadcast_to(0.0 if rate is None else rate, len(targets))
+        factors, biases = np.ones(len(targets)), self.intercept_
+        for row, target in enumerate(targets):
+            heads = replace(model.problems[row].heads, bias=0.0)
+
+            def decisions(factor: float, heads: Heads = heads) -> Array:
+                moved = replace(heads, queries=factor * heads.queries)
+                return moved.decisions(sequences, model.scaler, model.pooling)
+
+            if y is not None:
+                labels = np.where(known == target, 1.0, -1.0)
+                weights = np.full(len(labels), 1 / len(labels))
+                factors[row], biases[row] = recalibrated(decisions, labels, weights, loss)
+            else:
+                share = real("rate", float(rates[row]), low=0, high=1, inclusive=False)
+                factors[row], biases[row] = recalibrated_to_rate(decisions, share)
+        return self._moved(factors, biases)
+
+    def _moved(self, factors: Array, biases: Array) -> Self:
+        """Return a copy with the queries times factors, and these biases."""
+        moved = copy(self)
+        moved.model_ = self.model_.moved(factors, biases)
+        return moved
+
+    @one_thread
+    def _per_token(
+        self, sequences: Sequences, target: Any, compute: Callable[[Block, int], Array]
+    ) -> list[Array]:
+        """Return one number a token, block by block, from the problem of each sequence."""
+        if target is not None and not np.any(self.classes_ == target):
+            raise ParameterError("target", target, f"one of {self.classes_.tolist()}")
+        if len(self.model_.problems) == 1:
+            problem = np.zeros(len(sequences), dtype=int)
+        elif target is None:
+            problem = self._predicted(sequences)
+        else:
+            problem = np.full(len(sequences), np.flatnonzero(self.classes_ == target)[0])
+        parts = []
+        for block in sequences.blocks():
+            wanted = problem[block.samples]
+            values = np.zeros(len(block.tokens), dtype=block.tokens.dtype)
+            for index in np.unique(wanted):
+                here = np.repeat(wanted == index, block.lengths)
+                values[here] = compute(block, index)[here]
+            if not np.all(np.isfinite(values)):
+                sequences.require_finite(block)
+            parts.append(values)
+        return parts
+
+    @property
+    def mean_(self) -> Array:
+        """Mean of the tokens, of shape (d,)."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.scaler.location)
+
+    @property
+    def scale_(self) -> Array:
+        """Standard deviation of the tokens' coordinates, of shape (d,)."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.scaler.scale)
+
+    @property
+    def whitening_(self) -> Array | None:
+        """The matrix (d, d) that whitens standardised tokens, or None."""
+        check_is_fitted(self)
+        return self.model_.scaler.whitening  # type: ignore[no-any-return]
+
+    @property
+    def family_(self) -> str:
+        """Which kind was fitted.
+
+        "pooled", "maxima", "minima", "extremes" (all three), "two-step", "tied" or "free".
+        """
+        check_is_fitted(self)
+        return str(self.model_.plan.family)
+
+    @property
+    def ridge_(self) -> float:
+        """The ridge, chosen or given."""
+        check_is_fitted(self)
+        return float(self.model_.plan.ridge)
+
+    @property
+    def candidates_(self) -> list[dict[str, Any]]:
+        """What was compared: family, sharpness, ridge and mean held-out loss, simplest first.
+
+        A refined family that was far behind after its first steps has its loss at that point.
+        """
+        check_is_fitted(self)
+        return [
+            {
+                "family": one.plan.family,
+                "sharpness": one.plan.sharpness,
+                "ridge": one.plan.ridge,
+                "held_out_loss": one.loss,
+                "chosen": one.plan == self.model_.plan,
+            }
+            for one in self.model_.candidates
+        ]
+
+    @property
+    def queries_(self) -> Array:
+        """Queries in standardised coordinates, of shape (problems, heads, d)."""
+        check_is_fitted(self)
+        return np.array([problem.heads.queries for problem in self.model_.problems])
+
+    @property
+    def coef_(self) -> Array:
+        """Readouts in standardised coordinates, of shape (problems, heads, d)."""
+        check_is_fitted(self)
+        return np.array([problem.heads.weights for problem in self.model_.problems])
+
+    @property
+    def extremes_(self) -> Array | None:
+        """Readouts of maxima and minima in standardised coordinates, (problems, 2, d), or None."""
+        check_is_fitted(self)
+        if not self.model_.plan.reads_extremes:
+            return None
+        return np.array([problem.heads.extremes for problem in self.model_.problems])
+
+    @property
+    def intercept_(self) -> Array:
+        """Biases, of shape (problems,)."""
+        check_is_fitted(self)
+        return np.array([problem.heads.bias for problem in self.model_.problems])
+
+    @property
+    def sharpness_(self) -> Array:
+        """Spread of the fitted scores within a sequence, of the sharpest head: (problems,)."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.sharpness)
+
+    @property
+    def tied_(self) -> Array:
+        """Whether the queries are tied to the readouts, of shape (problems,)."""
+        check_is_fitted(self)
+        return np.full(len(self.model_.problems), self.model_.plan.family == "tied")
+
+
+def _shown(what: str, evaluations: int, values: Array) -> None:
+    """Print how a descent goes on."""
+    if evaluations % 10 == 0:
+        print(
+            f"{what}: {len(values)} problems, {evaluations} evaluations, mean objective "
+            f"{np.mean(values):.5f}",
+            flush=True,
+        )
+
+
+def _in_shape(sequences: Sequences, parts: list[Array]) -> Any:
+    """Return weights of all tokens in the input's shape: padded array, or list."""
+    flat = np.concatenate(parts)
+    if sequences.padded_length is None:
+        return np.split(flat, np.cumsum(sequences.lengths)[:-1])
+    if sequences.token_mask is None:
+        return flat.reshape(len(sequences), sequences.padded_length)
+    result = np.zeros(sequences.token_mask.shape, dtype=flat.dtype)
+    result[sequences.token_mask] = flat
+    return result
