@@ -18,18 +18,13 @@ from sparsetoken.estimators import (
     scaling,
     sequences,
 )
-from sparsetoken.estimators.descent import _Run, minimise_together
-from sparsetoken.estimators.heads import (
-    HeadSettings,
-    Problems,
-    Refinement,
-    centres_of_groups,
-    heads_of_kinds,
-)
+from sparsetoken.estimators.heads import HeadSettings, Problems
 from sparsetoken.estimators.labelled import LabelledSequences
+from sparsetoken.estimators.lbfgs import _Run, minimise_together
 from sparsetoken.estimators.objective import Heads, JointObjective, LinearObjective
 from sparsetoken.estimators.pooling import Elementwise, Pooling, Softmax
 from sparsetoken.estimators.query import first_coefficients, pooled_sums, query_pass, spreads
+from sparsetoken.estimators.refinement import Refinement, centres_of_groups, heads_of_kinds
 from sparsetoken.estimators.scaling import Scaler, first_pass
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.learning.features import attention_weights, features
@@ -330,7 +325,7 @@ def test_auto_frees_the_query_where_the_mark_is_not_the_message() -> None:
     X, y, _ = marked_bags(600, 0)
     Xt, yt, positions = marked_bags(1000, 1)
     default = AttentionClassifier(random_state=0).fit(X, y)
-    assert default.model_.plan.family in ("two-step", "free"), "both have a query of their own"
+    assert default.model_.recipe.family in ("two-step", "free"), "both have a query of their own"
     assert default.score(Xt, yt) > 0.95
     model = AttentionClassifier(refine=True, random_state=0).fit(X, y)
     assert not model.tied_[0]
@@ -442,9 +437,9 @@ def test_repeating_samples_is_weighting_them() -> None:
     weights = np.where(np.arange(160) < 40, 2.0, 1.0)
     model = AttentionClassifier(tol=1e-10, max_iter=500, random_state=0)
     weighted = model.fit(X, y, sample_weight=weights).decision_function(X)
-    plan = model.model_.plan
+    recipe = model.model_.recipe
     repeated = model.fit(X[twice], y[twice]).decision_function(X)
-    assert model.model_.plan == plan
+    assert model.model_.recipe == recipe
     np.testing.assert_allclose(weighted, repeated, rtol=1e-3, atol=1e-3)
 
 
@@ -456,11 +451,11 @@ def test_repeating_samples_is_weighting_them_where_tokens_are_whitened() -> None
     weights = np.where(np.arange(160) < 40, 2.0, 1.0)
     model = AttentionClassifier(tol=1e-10, max_iter=500, random_state=0)
     weighted = model.fit(X, y, sample_weight=weights)
-    whitening, plan = weighted.model_.scaler.whitening, weighted.model_.plan
+    whitening, recipe = weighted.model_.scaler.whitening, weighted.model_.recipe
     decisions = weighted.decision_function(X)
     repeated = model.fit(X[twice], y[twice])
     np.testing.assert_allclose(whitening, repeated.model_.scaler.whitening, rtol=1e-7, atol=1e-9)
-    assert repeated.model_.plan == plan
+    assert repeated.model_.recipe == recipe
     np.testing.assert_allclose(decisions, repeated.decision_function(X), rtol=1e-3, atol=1e-3)
 
 
@@ -475,7 +470,7 @@ def test_few_samples_need_no_choice() -> None:
     X, y, _ = equal_bags(count=10)
     few = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:2]]
     model = AttentionClassifier(random_state=0).fit(X[few], y[few])
-    assert model.model_.plan.family == "pooled"
+    assert model.model_.recipe.family == "pooled"
     assert not model.model_.candidates
 
 
@@ -483,7 +478,7 @@ def test_subsampled_start_ends_at_the_same_place(monkeypatch: pytest.MonkeyPatch
     X, y, _ = equal_bags(count=400)
     model = AttentionClassifier(refine=True, tied=True, sharpness=1.0, ridge=0.01, tol=1e-9)
     whole = model.fit(X, y).decision_function(X)
-    monkeypatch.setattr("sparsetoken.estimators.heads.LARGE_BYTES", 4000)
+    monkeypatch.setattr("sparsetoken.estimators.refinement.LARGE_BYTES", 4000)
     part = model.fit(X, y).decision_function(X)
     np.testing.assert_allclose(part, whole, rtol=0.02, atol=0.02)
 

@@ -26,7 +26,7 @@ from sparsetoken.estimators import (
     free_response_curve,
     plot_attention,
 )
-from sparsetoken.estimators.localisation import Background
+from sparsetoken.estimators.token_evidence import Background
 
 QUICK: dict[str, Any] = {"refine": True, "tied": True, "sharpness": 2.0, "ridge": 0.01}
 
@@ -162,7 +162,7 @@ def test_p_values_count_the_background() -> None:
 
 def test_free_response_by_hand() -> None:
     curve = free_response_curve([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]], [0, 1, -1])
-    np.testing.assert_allclose(curve.found, [0, 0.5, 0.5, 1, 1, 1, 1])
+    np.testing.assert_allclose(curve.token_recall, [0, 0.5, 0.5, 1, 1, 1, 1])
     np.testing.assert_allclose(curve.false_alarms, np.array([0, 0, 1, 1, 2, 3, 4]) / 3)
     assert curve.at(0.1) == pytest.approx(0.5)
     assert curve.plot().get_xlabel() == "false alarms per sequence"

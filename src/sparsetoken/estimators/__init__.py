@@ -4,10 +4,15 @@ from sparsetoken.estimators.attention import AttentionClassifier, ElementwiseAtt
 from sparsetoken.estimators.comparison import Comparison, compare
 from sparsetoken.estimators.datasets import DigitBags, digit_bags
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
-from sparsetoken.estimators.localisation import explain, free_response_curve, plot_attention
 from sparsetoken.estimators.metrics import localisation_score
 from sparsetoken.estimators.regression import AttentionRegressor
 from sparsetoken.estimators.sequences import mask_tokens
+from sparsetoken.estimators.token_evidence import (
+    FreeResponseCurve,
+    explain,
+    free_response_curve,
+    plot_attention,
+)
 from sparsetoken.estimators.tokenwise import TokenWise
 
 __all__ = [
@@ -16,6 +21,7 @@ __all__ = [
     "Comparison",
     "DigitBags",
     "ElementwiseAttentionClassifier",
+    "FreeResponseCurve",
     "PooledClassifier",
     "TokenWise",
     "VectorisedClassifier",

@@ -15,11 +15,11 @@ from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention_model import AttentionModel
 from sparsetoken.estimators.base import Check, Model, SequenceClassifier, automatic
 from sparsetoken.estimators.choice import Wishes, choose
-from sparsetoken.estimators.export import write_export
-from sparsetoken.estimators.heads import HeadSettings, fit_heads, sharpness_of
+from sparsetoken.estimators.fitting import fit_heads
+from sparsetoken.estimators.heads import HeadSettings, sharpness_of
 from sparsetoken.estimators.labelled import LabelledSequences
-from sparsetoken.estimators.localisation import Background
 from sparsetoken.estimators.objective import Heads
+from sparsetoken.estimators.plain_arrays import write_export
 from sparsetoken.estimators.pooling import Pooling, Softmax
 from sparsetoken.estimators.query import balanced_weights, first_coefficients
 from sparsetoken.estimators.recalibration import recalibrated, recalibrated_to_rate
@@ -31,6 +31,7 @@ from sparsetoken.estimators.scaling import (
     whitened,
 )
 from sparsetoken.estimators.sequences import Block, Sequences
+from sparsetoken.estimators.token_evidence import Background
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.validation import ParameterError, choice, integer, real
 
@@ -115,14 +116,14 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         else:
             for_query, for_readout = labelled.split(self.split, rng)
             firsts, own_query = None, for_query
-        plan, candidates, scaler = choose(for_readout, own_query, scaler, white, wishes, settings)
+        recipe, candidates, scaler = choose(for_readout, own_query, scaler, white, wishes, settings)
         if firsts is not None and scaler.whitening is not None:
             firsts = firsts @ scaler.whitening
-        fitted = fit_heads(for_readout, for_query, scaler, plan, settings, firsts)
+        fitted = fit_heads(for_readout, for_query, scaler, recipe, settings, firsts)
         if not all(one.converged for one in fitted):
             warnings.warn(
                 f"the fit stopped after max_iter = {self.max_iter} steps before it converged to "
-                f"tol = {self.tol}; raise max_iter, or the ridge (here {plan.ridge:g})",
+                f"tol = {self.tol}; raise max_iter, or the ridge (here {recipe.ridge:g})",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -130,7 +131,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         return AttentionModel(
             scaler,
             settings.pooling,
-            plan,
+            recipe,
             tuple(candidates),
             tuple(fitted),
             np.array(sharpness),
@@ -147,7 +148,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             return whitened(scaler, token_moments(sequences, labelled.weights, scaler))
         if sequences.dimension > WHITEN_AUTO_DIMENSION or "two-step" not in wishes.families:
             return None
-        if wishes.plan() is not None:
+        if wishes.recipe() is not None:
             return None
         moments = token_moments(sequences, labelled.weights, scaler)
         return whitened(scaler, moments) if are_correlated(moments) else None
@@ -431,13 +432,13 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         "pooled", "maxima", "minima", "extremes" (all three), "two-step", "tied" or "free".
         """
         check_is_fitted(self)
-        return str(self.model_.plan.family)
+        return str(self.model_.recipe.family)
 
     @property
     def ridge_(self) -> float:
         """The ridge, chosen or given."""
         check_is_fitted(self)
-        return float(self.model_.plan.ridge)
+        return float(self.model_.recipe.ridge)
 
     @property
     def candidates_(self) -> list[dict[str, Any]]:
@@ -448,11 +449,11 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         check_is_fitted(self)
         return [
             {
-                "family": one.plan.family,
-                "sharpness": one.plan.sharpness,
-                "ridge": one.plan.ridge,
+                "family": one.recipe.family,
+                "sharpness": one.recipe.sharpness,
+                "ridge": one.recipe.ridge,
                 "held_out_loss": one.loss,
-                "chosen": one.plan == self.model_.plan,
+                "chosen": one.recipe == self.model_.recipe,
             }
             for one in self.model_.candidates
         ]
@@ -473,7 +474,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     def extremes_(self) -> Array | None:
         """Readouts of maxima and minima in standardised coordinates, (problems, 2, d), or None."""
         check_is_fitted(self)
-        if not self.model_.plan.reads_extremes:
+        if not self.model_.recipe.reads_extremes:
             return None
         return np.array([problem.heads.extremes for problem in self.model_.problems])
 
@@ -493,7 +494,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     def tied_(self) -> Array:
         """Whether the queries are tied to the readouts, of shape (problems,)."""
         check_is_fitted(self)
-        return np.full(len(self.model_.problems), self.model_.plan.family == "tied")
+        return np.full(len(self.model_.problems), self.model_.recipe.family == "tied")
 
 
 def _shown(what: str, evaluations: int, values: Array) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.choice import Candidate
 from sparsetoken.estimators.extremes import extreme_evidence, extreme_shares
-from sparsetoken.estimators.heads import FittedHeads, Plan, block_features
+from sparsetoken.estimators.heads import FittedHeads, Recipe, block_features
 from sparsetoken.estimators.pooling import Pooling, Softmax, segment_sums
 from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Block
@@ -24,7 +24,7 @@ class AttentionModel:
     ----------
     scaler, pooling
         How tokens are standardised, and how scores become weights.
-    plan, candidates
+    recipe, candidates
         What was chosen, and what it was compared with.
     problems : tuple of FittedHeads
     sharpness : array of shape (problems,)
@@ -33,7 +33,7 @@ class AttentionModel:
 
     scaler: Scaler
     pooling: Pooling
-    plan: Plan
+    recipe: Recipe
     candidates: tuple[Candidate, ...]
     problems: tuple[FittedHeads, ...]
     sharpness: Array
@@ -56,7 +56,7 @@ class AttentionModel:
         """
         queries = np.vstack([problem.heads.queries for problem in self.problems])
         return block_features(
-            block, queries, self.scaler, self.pooling, extremes=self.plan.reads_extremes
+            block, queries, self.scaler, self.pooling, extremes=self.recipe.reads_extremes
         )
 
     def token_scores(self, block: Block, problem: int) -> Array:

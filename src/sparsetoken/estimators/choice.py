@@ -11,21 +11,21 @@ from functools import cached_property
 import numpy as np
 
 from sparsetoken.arrays import Array
-from sparsetoken.estimators.descent import minimise_together
 from sparsetoken.estimators.extremes import coordinate_extremes
 from sparsetoken.estimators.heads import (
     SUMMARIES,
     HeadSettings,
-    Plan,
     Problems,
-    Refinement,
+    Recipe,
     feature_units,
     prior_bias,
 )
 from sparsetoken.estimators.labelled import Folds, LabelledSequences
+from sparsetoken.estimators.lbfgs import minimise_together
 from sparsetoken.estimators.objective import Heads, LinearObjective
 from sparsetoken.estimators.pooling import Pooling, segment_sums
 from sparsetoken.estimators.query import two_step_directions
+from sparsetoken.estimators.refinement import Refinement
 from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Sequences, StackedSequences
 from sparsetoken.losses import Loss
@@ -71,35 +71,35 @@ class Wishes:
     sharpness: float | str
     ridge: float | str
 
-    def plan(self) -> Plan | None:
-        """Return the plan if nothing is open."""
+    def recipe(self) -> Recipe | None:
+        """Return the recipe if nothing is open."""
         open_sharpness = self.sharpness == "auto" and self.families == ("two-step",)
         if len(self.families) > 1 or self.ridge == "auto" or open_sharpness:
             return None
-        return Plan(self.families[0], self.sharpness, float(self.ridge))
+        return Recipe(self.families[0], self.sharpness, float(self.ridge))
 
-    def fallback(self) -> Plan:
+    def fallback(self) -> Recipe:
         """Return what to fit when the samples are too few to choose: the simplest."""
         sharpness = self.sharpness
         if self.families[0] == "two-step" and sharpness == "auto":
             sharpness = 2.0
         ridge = MIDDLE_RIDGE if self.ridge == "auto" else float(self.ridge)
-        return Plan(self.families[0], sharpness, ridge)
+        return Recipe(self.families[0], sharpness, ridge)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan with its held-out loss, the best of its family.
+    """A recipe with its held-out loss, the best of its family.
 
     Attributes
     ----------
-    plan : Plan
+    recipe : Recipe
     loss : float
         Mean held-out loss, summed over classes against the rest.
     losses : array of shape (n,)
     """
 
-    plan: Plan
+    recipe: Recipe
     loss: float
     losses: Array
 
@@ -111,8 +111,8 @@ def choose(
     white: Scaler | None,
     wishes: Wishes,
     settings: HeadSettings,
-) -> tuple[Plan, list[Candidate], Scaler]:
-    """Return the plan, the candidates that were compared, simplest first, and the scaler.
+) -> tuple[Recipe, list[Candidate], Scaler]:
+    """Return the recipe, the candidates that were compared, simplest first, and the scaler.
 
     Parameters
     ----------
@@ -122,9 +122,9 @@ def choose(
         One that also whitens, to be taken if the two-step query has a far lower held-out loss with
         it: directions that all tokens share are what that query stumbles over.
     """
-    plan = wishes.plan()
-    if plan is not None:
-        return plan, [], scaler
+    recipe = wishes.recipe()
+    if recipe is not None:
+        return recipe, [], scaler
     some = labelled.thinned(_most_samples(labelled.sequences), least_of_class=50)
     folds = some.folds(FOLDS)
     if folds is None:
@@ -154,14 +154,14 @@ def _most_samples(sequences: Sequences) -> int:
     return int(min(MOST_SAMPLES, max(COPY_BYTES / per_sample, 100)))
 
 
-def _simplest_good(candidates: list[Candidate], held: "_HeldOut") -> Plan:
+def _simplest_good(candidates: list[Candidate], held: "_HeldOut") -> Recipe:
     """Return the first candidate within half a standard error of the best."""
     best = min(candidates, key=lambda candidate: candidate.loss)
     for candidate in candidates:
         excess, error = held.paired(candidate, best)
         if excess <= SIMPLER_ERRORS * error:
-            return candidate.plan
-    return best.plan
+            return candidate.recipe
+    return best.recipe
 
 
 def choose_ridge(
@@ -327,11 +327,11 @@ class _HeldOut:
         margins = self.classes.T[:, :, None] * own
         return np.asarray(self.loss.value(margins).sum(axis=1).T)
 
-    def best(self, plans: list[Plan], losses: Array) -> Candidate:
-        """Return the plan of least held-out loss, from losses (V, n)."""
+    def best(self, recipes: list[Recipe], losses: Array) -> Candidate:
+        """Return the recipe of least held-out loss, from losses (V, n)."""
         totals = losses @ self.weights
         least = int(np.argmin(totals))
-        return Candidate(plans[least], float(totals[least]), losses[least])
+        return Candidate(recipes[least], float(totals[least]), losses[least])
 
 
 class _Validation:
@@ -443,7 +443,7 @@ class _Validation:
         if best is not None:
             objective = search.objective(1, np.full(len(heads), middle), tied=tied)
             losses = self.held.losses(objective.decisions(objective.pack(heads)), 1)
-            tried = self.held.best([Plan(family, wishes.sharpness, middle)], losses)
+            tried = self.held.best([Recipe(family, wishes.sharpness, middle)], losses)
             excess, error = self.held.paired(tried, best)
             if excess > HOPELESS_ERRORS * error:
                 return tried
@@ -451,7 +451,7 @@ class _Validation:
             heads, np.array(ridges), tied=tied, max_steps=REFINED_STEPS
         )
         losses = self.held.losses(objective.decisions(found.points), len(ridges))
-        return self.held.best([Plan(family, wishes.sharpness, ridge) for ridge in ridges], losses)
+        return self.held.best([Recipe(family, wishes.sharpness, ridge) for ridge in ridges], losses)
 
     def _tied_heads(self, search: Refinement, ridge: float) -> list[Heads]:
         """Return the best tied starts, which both refined families begin with."""
@@ -469,18 +469,18 @@ def _linear_candidates(
     """
     held, ridges = validations[0].held, _ridges(LINEAR_RIDGES, wishes)
     found: list[dict[str, Candidate]] = [{} for _ in validations]
-    places, plans, paths = [], [], []
+    places, recipes, paths = [], [], []
     for family in wishes.families:
         if family in SUMMARIES and family in families:
             places.append(0)
-            plans.append([Plan(family, 0.0, ridge) for ridge in ridges])
+            recipes.append([Recipe(family, 0.0, ridge) for ridge in ridges])
             paths.append(validations[0].summary_path(family, ridges))
     if "two-step" in wishes.families and "two-step" in families:
         for place, (level, path) in enumerate(_two_step_paths(validations, wishes)):
             places.append(place)
-            plans.append([Plan("two-step", level, ridge) for ridge in ridges])
+            recipes.append([Recipe("two-step", level, ridge) for ridge in ridges])
             paths.append(path)
-    for place, some, losses in zip(places, plans, held.path_losses(paths), strict=True):
+    for place, some, losses in zip(places, recipes, held.path_losses(paths), strict=True):
         found[place][some[0].family] = held.best(some, losses)
     return found
 

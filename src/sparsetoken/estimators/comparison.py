@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention import AttentionClassifier
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
-from sparsetoken.estimators.localisation import draw_attention, explain
 from sparsetoken.estimators.metrics import concentration
 from sparsetoken.estimators.sequences import Sequences, as_sequences
+from sparsetoken.estimators.token_evidence import draw_attention, explain
 from sparsetoken.estimators.tokenwise import TokenWise
 from sparsetoken.limits import MOST_REPEATS
 from sparsetoken.validation import ParameterError, integer

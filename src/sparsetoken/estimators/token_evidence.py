@@ -8,11 +8,12 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.metrics import positions_of
+from sparsetoken.records import to_frame
 from sparsetoken.validation import ParameterError
 
 __all__ = [
     "Background",
-    "FreeResponse",
+    "FreeResponseCurve",
     "draw_attention",
     "explain",
     "free_response_curve",
@@ -54,23 +55,40 @@ class Background:
 
 
 @dataclass(frozen=True)
-class FreeResponse:
+class FreeResponseCurve:
     """How many informative tokens are found at which price, from the strictest threshold on.
 
     Attributes
     ----------
     false_alarms : array of shape (T,)
         Tokens above the threshold that are not informative, per sequence.
-    found : array of shape (T,)
+    token_recall : array of shape (T,)
         Share of the informative tokens above the threshold.
+
+    Examples
+    --------
+    >>> from sparsetoken import free_response_curve
+    >>> free_response_curve([[0.9, 0.1], [0.2, 0.3]], [[0], []]).to_rows()[1]
+    {'false_alarms': 0.0, 'token_recall': 1.0}
     """
 
     false_alarms: Array
-    found: Array
+    token_recall: Array
 
     def at(self, false_alarms: float) -> float:
         """Return the share found at this many false alarms per sequence."""
-        return float(np.interp(false_alarms, self.false_alarms, self.found))
+        return float(np.interp(false_alarms, self.false_alarms, self.token_recall))
+
+    def to_rows(self) -> list[dict[str, float]]:
+        """Return a dictionary for each threshold."""
+        return [
+            {"false_alarms": float(alarms), "token_recall": float(recall)}
+            for alarms, recall in zip(self.false_alarms, self.token_recall, strict=True)
+        ]
+
+    def to_frame(self) -> Any:
+        """Return a data frame with a row for each threshold."""
+        return to_frame(self.to_rows())
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the curve; return the axes."""
@@ -80,7 +98,7 @@ class FreeResponse:
         def draw(axes: Any) -> Any:
             if axes is None:
                 _, (axes,) = new_figure()
-            axes.step(self.false_alarms, self.found, where="post")
+            axes.step(self.false_alarms, self.token_recall, where="post")
             axes.set_xlabel("false alarms per sequence")
             axes.set_ylabel("informative tokens found")
             axes.set_ylim(0, 1.02)
@@ -89,7 +107,7 @@ class FreeResponse:
         return draw(axes)
 
 
-def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> FreeResponse:
+def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> FreeResponseCurve:
     """Return the free-response curve of token scores against known positions.
 
     Parameters
@@ -101,7 +119,7 @@ def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> Free
 
     Returns
     -------
-    FreeResponse
+    FreeResponseCurve
 
     Examples
     --------
@@ -127,7 +145,7 @@ def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> Free
     order = np.argsort(-values, kind="stable")
     last_of_ties = np.append(np.diff(values[order]) != 0, True)
     hits, misses = np.cumsum(marks[order]), np.cumsum(~marks[order])
-    return FreeResponse(
+    return FreeResponseCurve(
         np.append(0.0, misses[last_of_ties] / len(scores)),
         np.append(0.0, hits[last_of_ties] / marks.sum()),
     )
