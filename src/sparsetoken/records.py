@@ -18,6 +18,7 @@ __all__ = [
     "Curve",
     "Record",
     "measured",
+    "rate_text",
     "shown",
     "table_cells",
     "to_frame",
@@ -204,6 +205,11 @@ def to_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
             continue
         return make([dict(row) for row in rows])
     raise ImportError("a data frame needs pandas or polars: pip install pandas")
+
+
+def rate_text(value: float) -> str:
+    """Return a rate with four decimals, or with two digits where it is small."""
+    return f"{value:.4f}" if value >= 1e-3 or value == 0 else f"{value:.2g}"
 
 
 def with_error(value: Any, error: float | None) -> str:

@@ -1,5 +1,6 @@
 """Plans: the target is met, the best is found, what cannot be reached is said."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from sparsetoken.planning.plan import MOST_PREDICTIONS
 from sparsetoken.planning.plan_check import _assured, _disagreement
 from sparsetoken.planning.sensitivity import anti_alignments, sensitivities
 from sparsetoken.task import Training
+from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.theory.prediction import Predictor
 
 TASK = Task(10, 1, 5.0)
@@ -287,6 +289,41 @@ def test_a_target_below_the_limit_cannot_be_reached() -> None:
         found.study()
     with pytest.raises(ParameterError, match="out of reach"):
         found.plot()
+    # Where the limit allows it, that is not what is said.
+    text = str(replace(found, target=0.08))
+    assert "No training with up to 524,288 samples was found to reach error 0.08" in text
+    assert "cannot reach error" not in text
+
+
+@pytest.mark.slow
+def test_an_easy_target_is_met_by_more_than_a_handful_of_samples() -> None:
+    """Hardly better than chance: predictions must tell the target from chance, and so must n."""
+    task = Task(8, 3, 0.7)
+    found = plan(task, auc=0.508, dimension=500, trials=0, losses=("logistic",))
+    assert found.training is not None
+    assert (found.samples or 0) >= 10
+    assert predict(task, found.training, tolerance=1e-5).auc >= 0.508 - 1e-4
+
+
+@pytest.mark.slow
+def test_a_hopeless_budget_is_called_so() -> None:
+    rare = plan(Task(45, 1, 1.2, 0.01), samples=500, dimension=90, trials=0, losses=("logistic",))
+    assert rare.error == pytest.approx(0.01, rel=1e-3)
+    assert any("So few samples teach nothing" in text for text in rare.warnings)
+    assert not any("use that" in text for text in rare.warnings)
+
+
+def test_a_floor_that_theory_does_not_know_keeps_no_plan_from_being_made() -> None:
+    """Above 4096 tokens the symmetric polynomials of two informative ones are too many."""
+    task = Task(5000, 2, 2.0)
+    with pytest.raises(ParameterError):
+        floor(task, 4.0)
+    found = plan(task, error=0.1, dimension=64)
+    others = {one.name: one for one in found.alternatives}
+    assert others["pooled"].unknown is None
+    assert "informative tokens" in (others["floor"].unknown or "")
+    assert others["message passing"].unknown == others["floor"].unknown
+    assert f"floor            not computed: {others['floor'].unknown}" in str(found)
 
 
 def test_an_area_beyond_the_limit_cannot_be_reached_at_any_size() -> None:
@@ -315,6 +352,13 @@ def test_an_area_under_the_curve_is_a_target_too() -> None:
     assert found.auc == pytest.approx(0.95, abs=0.01)
     assert found.assurance is not None
     assert found.assurance.simulated == pytest.approx(0.95, abs=0.1)
+    assert "AUC if a setting is not as planned" in str(found)
+    others = {one.name: one for one in found.alternatives}
+    assert others["floor"].value == pytest.approx(0.95, abs=0.01)
+    assert others["floor"].samples <= others["message passing"].samples < (found.samples or 0)
+    # The floor falls with what is known of the signal, to where all of it is known.
+    assert others["floor"].limit == pytest.approx(1 - best_ranking(TASK, "bayes").misranked)
+    assert others["floor"].limit >= found.limit
 
 
 def test_text_study_and_figure(tmp_path: Path) -> None:
@@ -328,6 +372,9 @@ def test_text_study_and_figure(tmp_path: Path) -> None:
     cells = read_study(path).cells()
     assert len(cells) == 10
     assert {cell["dimension"] for cell in cells} == {80}
+    law = "poisson:2:least=1"
+    path.write_text(replace(found, task=TASK.replace(informative=law)).study())
+    assert {cell["informative"] for cell in read_study(path).cells()} == {law}
     axes = found.plot()
     labels = {text.get_text() for text in axes.get_legend().get_texts()}
     assert {"attention", "plan", "target 0.05", "Bayes floor"} <= labels

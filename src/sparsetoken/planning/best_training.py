@@ -18,6 +18,7 @@ from sparsetoken.theory.usage import Usage
 __all__ = [
     "COARSE",
     "FINEST",
+    "LARGEST_RATIO",
     "METRICS",
     "MOST_PREDICTIONS",
     "SCHEDULES",
@@ -25,6 +26,7 @@ __all__ = [
     "Candidate",
     "Found",
     "TrainingSearch",
+    "chance_of",
     "enlarged",
     "loss_of",
     "positive_rates_nearby",
@@ -40,8 +42,13 @@ def loss_of(metric: str, value: float) -> float:
     return value if METRICS[metric][1] else 1 - value
 
 
+def chance_of(metric: str, task: Task) -> float:
+    """Return the loss without any sample."""
+    return min(task.positive_rate, 1 - task.positive_rate) if metric == "error" else 0.5
+
+
 # Numerical error of a prediction that is shown; of one in a search, and as a share of what the goal
-# has above its limit.
+# has above its limit, or below chance.
 TOLERANCE = 1e-3
 COARSE = 3e-3
 FINEST = 2e-5
@@ -55,7 +62,8 @@ _GAIN = 1e-4
 _AS_ALIGNED = 2e-3
 _READOUT_STEPS = (0.1, 0.5, 2.0)
 _BIAS_STEPS = (0.0, 0.2, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0)
-_ALPHAS = (1e-3, 2048.0)
+# Samples per dimension between which a number of samples is sought.
+_SMALLEST_RATIO, LARGEST_RATIO = 1e-3, 2048.0
 # Turns between the number of samples and the settings, and the logarithm that ends them early.
 _TURNS = 4
 _SETTLED = 0.3
@@ -204,10 +212,12 @@ class TrainingSearch:
         self._by_chance: dict[tuple[Candidate, float], float] = {}
         self._goal = goal
         self._limit = limit
-        self._path = self._path_to(1.0 if goal is None else goal)
+        above = 1.0 if goal is None else min(goal - limit, chance_of(metric, task) - goal)
+        self._path = self._path_for(above)
 
-    def _path_to(self, loss: float) -> Predictor:
-        tolerance = max(_ACCURACY * (loss - self._limit), FINEST)
+    def _path_for(self, above: float) -> Predictor:
+        """Return what predicts well enough to tell losses apart that have so much above the limit."""
+        tolerance = max(_ACCURACY * above, FINEST)
         return Predictor(self.classifier, None, Usage(), min(COARSE, tolerance))
 
     @property
@@ -280,7 +290,7 @@ class TrainingSearch:
         """
         for _ in range(_TURNS):
             before = settings.alpha
-            alpha = self._least_alpha(settings, goal, 0.2) or _ALPHAS[1]
+            alpha = self._least_alpha(settings, goal, 0.2) or LARGEST_RATIO
             settings = self._with_better_rates(replace(settings, alpha=alpha))
             settings = self._tuned(settings, (1.0,)).candidate
             if abs(np.log(alpha / before)) < _SETTLED:
@@ -298,7 +308,7 @@ class TrainingSearch:
             lambda alpha: self.at(replace(settings, alpha=alpha)).loss,
             goal,
             settings.alpha,
-            bounds=_ALPHAS,
+            bounds=(_SMALLEST_RATIO, LARGEST_RATIO),
             accuracy=accuracy,
             most=self.most,
             first_step=1 + accuracy,
@@ -378,7 +388,7 @@ class TrainingSearch:
         tries = [self.at(replace(first, sharpness=value)) for value in (0.3, 1.0, 3.0, 9.0)]
         best = min(tries, key=lambda found: found.loss)
         if self._goal is None:
-            self._path = self._path_to(best.loss)
+            self._path = self._path_for(best.loss - self._limit)
         return best.candidate
 
     def steadied(self, best: Found, dimension: int) -> Found:

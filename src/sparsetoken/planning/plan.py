@@ -4,13 +4,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from sparsetoken import validation
 from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import get_loss
-from sparsetoken.planning.best_training import loss_of, total_samples
+from sparsetoken.planning.best_training import (
+    LARGEST_RATIO,
+    chance_of,
+    loss_of,
+    total_samples,
+)
 from sparsetoken.planning.plan_check import MOST_SIZES, Assurance, check_plan
 from sparsetoken.planning.plan_figure import draw_plan
 from sparsetoken.planning.plan_search import (
+    FEWEST_SAMPLES,
     LINEAR,
     MOST_SEARCHED,
     Alternative,
@@ -25,7 +33,7 @@ from sparsetoken.planning.sensitivity import (
     sensitivities,
 )
 from sparsetoken.planning.study_text import study_text
-from sparsetoken.records import Record, with_error
+from sparsetoken.records import Record, rate_text, with_error
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment
 from sparsetoken.validation import ParameterError
@@ -34,9 +42,12 @@ __all__ = ["MOST_PREDICTIONS", "Alternative", "Plan", "plan"]
 
 # Predictions of a plan at the most, all told: below 400.
 MOST_PREDICTIONS = MOST_SEARCHED + MOST_SENSITIVITY
-_FEWEST_SAMPLES = 10
-# A query with a smaller cosine is hardly better than none.
+# A query with a smaller cosine is hardly better than none, nor is an error above this share of that
+# of always naming the more frequent class.
 _WEAK_ALIGNMENT = 0.5
+_NOTHING_LEARNT = 0.99
+# Another classifier is recommended for a budget if its error is below this share.
+_CLEARLY_LESS = 0.99
 
 
 @dataclass(frozen=True)
@@ -292,11 +303,11 @@ def _goal(
         shown = ", ".join(named) or None
         raise ParameterError("target", shown, "exactly one of error, auc and samples")
     if samples is not None:
-        validation.integer("samples", samples, low=_FEWEST_SAMPLES)
+        validation.integer("samples", samples, low=FEWEST_SAMPLES)
         return "error", None
     if auc is not None:
         return "auc", 1 - validation.real("auc", auc, low=0.5, high=1, inclusive=False)
-    chance = min(task.positive_rate, 1 - task.positive_rate)
+    chance = chance_of("error", task)
     return "error", validation.real("error", error, low=0, high=chance, inclusive=False)
 
 
@@ -320,14 +331,20 @@ class _Count:
 def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
     if exhausted:
         yield (
-            "The search ended at its limit of predictions: the training is the best found, and a "
-            "better one may exist."
+            "The search ended at its limit of predictions: this is the best found, and a better "
+            "training may exist."
         )
     for one in drafted.alternatives:
         if one.name in LINEAR:
             yield from _rival_warning(one, drafted)
     if drafted.training is None:
         return
+    chance = chance_of("error", drafted.task)
+    if drafted.target is None and _value(drafted) > _NOTHING_LEARNT * chance:
+        yield (
+            f"So few samples teach nothing: always naming the more frequent class errs "
+            f"{rate_text(chance)} too."
+        )
     cosine = learnt_alignment(drafted.task, drafted.training).alignment
     if 0 <= cosine < _WEAK_ALIGNMENT:
         yield (
@@ -349,9 +366,9 @@ def _rival_warning(one: Alternative, drafted: Plan) -> Iterator[str]:
             f"The {one.name} classifier reaches the target with {one.samples:,} samples, fewer than "
             f"attention: use that."
         )
-    elif drafted.target is None and one.value is not None and one.value < (drafted.error or 1):
+    elif drafted.target is None and (one.value or 0.0) < _CLEARLY_LESS * _value(drafted):
         yield (
-            f"The {one.name} classifier errs {one.value:.4f} with the same samples, less than "
+            f"The {one.name} classifier errs {rate_text(one.value or 0.0)} with the same samples, less than "
             f"attention: use that."
         )
 
@@ -365,16 +382,13 @@ def _lines(found: Plan) -> Iterator[str]:
     )
     aim = f"{found.metric} {found.target:g}" if found.target is not None else "the least error"
     if found.training is None or found.samples is None:
-        target = loss_of(found.metric, found.target or 0.0)
-        searched = "" if target < loss_of(found.metric, found.limit) else " that was searched"
-        yield (
-            f"Attention cannot reach {aim} at any size{searched}: the limit is {found.limit:.4f}."
-        )
+        yield _out_of_reach(found, aim)
     else:
         yield from _training_lines(found, found.training, aim)
-    yield from map(_alternative_line, found.alternatives)
+    yield from (f"  {one.name:16} {_alternative_text(one, found)}" for one in found.alternatives)
     if found.sensitivity:
-        yield "If a setting is not as planned:"
+        outcome = "Error" if found.metric == "error" else "AUC"
+        yield f"{outcome} if a setting is not as planned:"
         yield from (f"  {one}" for one in found.sensitivity[:5])
     yield from (f"Warning: {text}" for text in found.warnings)
 
@@ -391,22 +405,39 @@ def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
     area = "" if found.auc is None else f", AUC {found.auc:.4f}"
     yield f"  predicted error {error}{area} (best found; {found.predictions} predictions in all)"
     steps = (
-        f"readout step {training.readout_step:g}, bias step {training.bias_step:g}, "
+        f"readout step {training.readout_step:.3g}, bias step {training.bias_step:.3g}, "
         f"query step {training.query_step:.3g}"
     )
     yield f"  {training.loss} loss, ridge {training.ridge:.2g}, {steps}"
     if found.widths:
-        ranges = ", ".join(
-            f"{n} {low:.2g} to {high:.2g}" for n, (low, high) in found.widths.items()
-        )
-        yield f"  nearly as good: {ranges}"
+        yield f"  nearly as good: {', '.join(_width_text(*item) for item in found.widths.items())}"
     if found.assurance is not None:
         yield from (f"  {line}" for line in found.assurance.lines())
 
 
-def _alternative_line(one: Alternative) -> str:
-    if one.samples is None:
-        limit = "" if one.limit is None else f" (its limit is {one.limit:.4f})"
-        return f"  {one.name:16} cannot reach it{limit}"
-    value = "" if one.value is None else f", {one.value:.4f}"
-    return f"  {one.name:16} {one.samples:,} samples{value}"
+def _width_text(name: str, ends: tuple[float, float]) -> str:
+    low, high = (f"{end:.2g}" for end in ends)
+    return f"{name.replace('_', ' ')} {low if low == high else f'{low} to {high}'}"
+
+
+def _out_of_reach(found: Plan, aim: str) -> str:
+    if _is_beyond(found.limit, found):
+        return f"Attention cannot reach {aim} at any size: the limit is {rate_text(found.limit)}."
+    most = f"{LARGEST_RATIO * found.dimension:,.0f} samples"
+    return f"No training with up to {most} was found to reach {aim}; the limit is {rate_text(found.limit)}."
+
+
+def _is_beyond(limit: float, found: Plan) -> bool:
+    """Return whether the target is better than a limit."""
+    target = loss_of(found.metric, np.nan if found.target is None else found.target)
+    return target < loss_of(found.metric, limit)
+
+
+def _alternative_text(one: Alternative, found: Plan) -> str:
+    if one.unknown is not None:
+        return f"not computed: {one.unknown}"
+    if one.samples is None and one.limit is not None:
+        verdict = "cannot reach it" if _is_beyond(one.limit, found) else "was not found to reach it"
+        return f"{verdict} (its limit is {rate_text(one.limit)})"
+    value = "" if one.value is None else f", {rate_text(one.value)}"
+    return f"{one.samples:,} samples{value}"

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtri
 
 from sparsetoken.arrays import Array
 from sparsetoken.planning.best_training import METRICS, enlarged, total_samples
-from sparsetoken.records import Record
+from sparsetoken.records import Record, rate_text, with_error
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Task, Training
 
@@ -65,8 +65,9 @@ class Assurance(Record):
     def lines(self) -> Iterator[str]:
         """Yield the check in words."""
         yield (
-            f"{self.trials} simulated studies: {self.simulated:.4f} ± "
-            f"{self.simulated_uncertainty:.4f}, 80 % of them from {self.low:.4f} to {self.high:.4f}"
+            f"{self.trials} simulated studies: "
+            f"{with_error(self.simulated, self.simulated_uncertainty)}, 80 % of them from "
+            f"{rate_text(self.low)} to {rate_text(self.high)}"
         )
         if self.reached is None:
             return
@@ -166,5 +167,5 @@ def _disagreement(mean: float, error: float, predicted: float, dimension: int) -
         return None
     return (
         f"At {dimension} dimensions the limit of high dimension does not quite hold: simulated "
-        f"{mean:.4f} ± {error:.4f}, predicted {predicted:.4f}. Trust the simulated studies."
+        f"{with_error(mean, error)}, predicted {rate_text(predicted)}. Trust the simulated studies."
     )

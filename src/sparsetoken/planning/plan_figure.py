@@ -48,7 +48,8 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
             prediction = predict(task, varied, classifier=name, tolerance=TOLERANCE)
             values.append(getattr(prediction, field))
         draw_theory(axes, samples, values, LOOKS[name])
-    if found.metric == "error":
+    known = all(one.unknown is None for one in found.alternatives)
+    if found.metric == "error" and known:
         floors = floor_curve(task, values=samples / found.dimension, tolerance=1e-2)
         draw_theory(axes, samples, floors.column("error"), LOOKS["bayes"], linestyle=":")
     if found.target is not None:

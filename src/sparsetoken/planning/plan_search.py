@@ -1,6 +1,6 @@
 """What a plan rests on: the best training of attention, and what others would need or reach."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -15,22 +15,36 @@ from sparsetoken.planning.best_training import (
     Candidate,
     Found,
     TrainingSearch,
+    chance_of,
     loss_of,
 )
 from sparsetoken.planning.crossing import least_enough
 from sparsetoken.planning.parallel import finished
 from sparsetoken.records import Record
 from sparsetoken.task import Task, Training
-from sparsetoken.theory.floor import floor
+from sparsetoken.theory.floor import Floor, floor
 from sparsetoken.theory.oracle import oracle
 from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.theory.prediction import Prediction, predict
+from sparsetoken.validation import ParameterError
 
-__all__ = ["LINEAR", "MOST_SEARCHED", "Alternative", "PlanSearch", "Searched", "least_loss"]
+__all__ = [
+    "FEWEST_SAMPLES",
+    "LINEAR",
+    "MOST_SEARCHED",
+    "Alternative",
+    "PlanSearch",
+    "Searched",
+    "least_loss",
+]
 
-# Rivals: classifiers without a query, and learners by the field of `Floor` that tells their error.
+# The limit of high dimension says nothing about fewer samples.
+FEWEST_SAMPLES = 10
+
+# Rivals: classifiers without a query, and learners by what their fields of `Floor` begin with.
 LINEAR = ("pooled", "vectorised")
-_FLOORS = {"message passing": "reachable_error", "floor": "error"}
+_FLOORS = {"message passing": "reachable_", "floor": ""}
+_UNKNOWN = "theory knows none for so many, or so unevenly many, informative tokens"
 _ANY_LEARNER = "any learner"
 
 _FIRST_ALPHA = 4.0
@@ -65,12 +79,15 @@ class Alternative(Record):
         What it reaches with them, or with the budget.
     limit : float or None
         What it reaches with ever more samples, where that is known.
+    unknown : str or None
+        Why nothing is said about it, if nothing is.
     """
 
     name: str
     samples: int | None
     value: float | None
     limit: float | None
+    unknown: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +134,7 @@ class PlanSearch:
         `more` is told of finished predictions. The training is None if there is none.
         """
         schedules = () if self._beyond(self.limit) else SCHEDULES
-        rivals = [*LINEAR, *([_ANY_LEARNER] if self.metric == "error" else [])]
+        rivals = [*LINEAR, _ANY_LEARNER]
         calls: list[Callable[[], Any]] = [
             *(partial(self.scheduled, schedule) for schedule in schedules),
             *(partial(self.rival, name) for name in rivals),
@@ -133,7 +150,9 @@ class PlanSearch:
         if not searched:
             return None, tuple(alternatives), predictions
         best, other = sorted(searched, key=self._order)
-        alternatives.insert(0, self._alternative(f"attention, {other.schedule}", other.best, None))
+        alternatives.insert(
+            0, self._alternative(f"attention, {other.schedule}", other.best, self.limit)
+        )
         exhausted = best.exhausted or other.exhausted
         return replace(best, exhausted=exhausted), tuple(alternatives), predictions
 
@@ -192,33 +211,43 @@ class PlanSearch:
         value = loss_of(self.metric, found.loss)
         return Alternative(name, _whole(found.candidate.alpha * self.dimension), value, limit)
 
-    def _floors(self) -> Iterator[Alternative]:
-        """Yield what message passing, and any learner, need or reach."""
-        limit = oracle(self.task, classifier="bayes").error
-        known = cache(partial(floor, self.task, tolerance=_FLOOR_TOLERANCE))
-        for name, field in _FLOORS.items():
-            alpha = self.budget
-            if self.goal is not None:
-                alpha = least_enough(
-                    partial(_field, known, field),
-                    self.goal,
-                    _FIRST_ALPHA,
-                    bounds=_FLOOR_RATIOS,
-                    accuracy=0.01,
-                    most=_MOST_FLOOR,
-                )
-            if alpha is None:
-                yield Alternative(name, None, None, limit)
-            else:
-                count = _whole(alpha * self.dimension)
-                yield Alternative(name, count, _field(known, field, alpha), limit)
+    def _floors(self) -> list[Alternative]:
+        """Return what message passing, and any learner, need or reach."""
+        try:
+            limit = least_loss(self.task, self.metric, "bayes")
+            known = cache(partial(floor, self.task, tolerance=_FLOOR_TOLERANCE))
+            return [self._floor(known, name, limit) for name in _FLOORS]
+        except ParameterError:
+            return [Alternative(name, None, None, None, _UNKNOWN) for name in _FLOORS]
+
+    def _floor(self, known: Callable[[float], Floor], name: str, limit: float) -> Alternative:
+        def loss(alpha: float) -> float:
+            return _floor_loss(self.task, self.metric, known(alpha), _FLOORS[name])
+
+        alpha = self.budget
+        if self.goal is not None:
+            alpha = least_enough(
+                loss,
+                self.goal,
+                _FIRST_ALPHA,
+                bounds=_FLOOR_RATIOS,
+                accuracy=0.01,
+                most=_MOST_FLOOR,
+            )
+        limit = loss_of(self.metric, limit)
+        if alpha is None:
+            return Alternative(name, None, None, limit)
+        value = loss_of(self.metric, loss(alpha))
+        return Alternative(name, _whole(alpha * self.dimension), value, limit)
 
     def settled(self, found: Candidate) -> tuple[Training, Prediction, int]:
         """Return the training with whole numbers of samples, its fine prediction, and how many.
 
         For a goal, the least number of samples with which the fine prediction reaches it.
         """
-        above = (self.goal or 1.0) - self.limit
+        above = 1.0
+        if self.goal is not None:
+            above = min(self.goal - self.limit, chance_of(self.metric, self.task) - self.goal)
         tolerance = min(_FINE, max(_FINE_SHARE * above, FINEST))
 
         @cache
@@ -230,13 +259,13 @@ class PlanSearch:
             prediction = outcome(_whole(samples))
             return loss_of(self.metric, float(getattr(prediction, METRICS[self.metric][0])))
 
-        samples = found.alpha * self.dimension
+        samples = max(found.alpha * self.dimension, FEWEST_SAMPLES)
         if self.goal is not None:
             enough = least_enough(
                 loss,
                 self.goal,
                 samples,
-                bounds=(samples / 2, samples * 2),
+                bounds=(max(samples / 2, FEWEST_SAMPLES), samples * 4),
                 accuracy=0.004,
                 most=_MOST_FINAL,
                 first_step=1.01,
@@ -254,20 +283,23 @@ class _Rivals:
     predictions: int
 
 
-def _field(function: Callable[[float], Any], name: str, argument: float) -> float:
-    return float(getattr(function(argument), name))
+def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> float:
+    """Return the loss of the best classifier with the overlap that a floor's fields tell."""
+    if metric == "error":
+        return float(getattr(known, f"{prefix}error"))
+    cosine = np.sqrt(getattr(known, f"{prefix}overlap"))
+    return least_loss(task.replace(strength=task.strength * cosine), metric, "bayes")
 
 
 def _whole(samples: float) -> int:
     """Return the next whole number of samples; what is off by rounding alone does not count."""
-    return int(np.ceil(samples * (1 - 1e-9)))
+    return max(int(np.ceil(samples * (1 - 1e-9))), FEWEST_SAMPLES)
 
 
 def _with_samples(candidate: Candidate, task: Task, dimension: int, samples: int) -> Training:
     """Return the training with so many samples, at least two for either part."""
     made = candidate.training(task)
-    total = max(samples, 4)
     if candidate.schedule != "split":
-        return made.replace(alpha0=total / dimension, alpha1=total / dimension)
-    first = int(np.clip(round(candidate.split * total), 2, total - 2))
-    return made.replace(alpha0=first / dimension, alpha1=(total - first) / dimension)
+        return made.replace(alpha0=samples / dimension, alpha1=samples / dimension)
+    first = int(np.clip(round(candidate.split * samples), 2, samples - 2))
+    return made.replace(alpha0=first / dimension, alpha1=(samples - first) / dimension)

@@ -16,7 +16,7 @@ from sparsetoken.planning.best_training import (
 )
 from sparsetoken.planning.crossing import least_enough
 from sparsetoken.planning.parallel import finished
-from sparsetoken.records import Record
+from sparsetoken.records import Record, rate_text
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.alignment import align
 from sparsetoken.theory.prediction import Predictor
@@ -80,7 +80,7 @@ class Sensitivity(Record):
         )
         asked = self.samples_low is not None or self.samples_high is not None
         shown = [
-            f"{end:.3g}: {value:.4f}{_needed_text(samples) if asked else ''}"
+            f"{end:.3g}: {rate_text(value)}{_needed_text(samples) if asked else ''}"
             for end, value, samples in ends
             if end != self.planned
         ]

@@ -19,14 +19,17 @@ def study_text(task: Task, training: Training, dimension: int, target: float | N
         'zip = [["training.alpha0", "training.alpha1"]]',
         "",
         "[task]",
-        *(f"{name} = {value}" for name, value in task.to_dict().items()),
+        *(f"{name} = {_toml(value)}" for name, value in task.to_dict().items()),
         "",
         "[training]",
     ]
     for name, value in training.to_dict().items():
         if name in ("alpha0", "alpha1"):
             value = [float(f"{multiple * value:.6g}") for multiple in _MULTIPLES]
-        shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
-        lines.append(f"{name} = {shown}")
+        lines.append(f"{name} = {_toml(value)}")
     lines += ["", "[plot]", 'x = "alpha1"', 'scale = "logx"', ""]
     return "\n".join(lines)
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
