@@ -41,13 +41,13 @@ from sparsetoken import (
 )
 from sparsetoken.plotting import new_figure, save_figure, styled
 from sparsetoken.plotting.style import SERIES
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.reduced import (
     reduced_attention,
     reduced_pooled,
     reduced_query,
     reduced_vectorised,
 )
-from sparsetoken.simulation.streams import stream
 from sparsetoken.theory.prediction import METRICS, RANKING
 
 TRIALS = {250: 40, 500: 20, 1000: 8, 2000: 4}

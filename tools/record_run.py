@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from sparsetoken.reproduce.claim import Series
+from sparsetoken.reproduce.examination import Examination
 from sparsetoken.reproduce.registry import select_claims
 from sparsetoken.reproduce.report import write_results
-from sparsetoken.reproduce.report.files import read_table
+from sparsetoken.reproduce.report.folder import read_table
 from sparsetoken.reproduce.report.markdown import verdict_table
-from sparsetoken.reproduce.run import Finding
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "docs" / "reproduction"
@@ -33,7 +33,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def findings_of(
     folder: Path, known: Collection[tuple[Series, int]] = ()
-) -> dict[tuple[Series, int], Finding]:
+) -> dict[tuple[Series, int], Examination]:
     """Judge and draw the numbers of a folder again, by series and number, but for known ones.
 
     Numbers that others replace may be of an earlier form, which the present code cannot judge.
@@ -48,7 +48,7 @@ def findings_of(
                 continue
             (claim,) = select_claims([entry[series]], series)
             table = read_table(folder, entry)
-            found[series, claim.number] = Finding(
+            found[series, claim.number] = Examination(
                 claim, entry["settings"], 0.0, table, claim.judge(table), claim.figures(table)
             )
     return found
@@ -57,7 +57,7 @@ def findings_of(
 def main(folders: list[Path]) -> None:
     """Merge the folders into the recorded run."""
     before = read_run(RECORDED)
-    found: dict[tuple[Series, int], Finding] = {}
+    found: dict[tuple[Series, int], Examination] = {}
     for folder in folders:
         found.update(findings_of(folder))
     found.update(findings_of(RECORDED, found.keys()))

@@ -19,7 +19,7 @@ __all__ = [
     "Record",
     "measured",
     "rate_text",
-    "shown",
+    "readable",
     "table_cells",
     "to_frame",
     "with_error",
@@ -67,7 +67,7 @@ class Record:
         return to_frame([self.to_dict()])
 
     def __str__(self) -> str:
-        texts = shown(self.to_dict())
+        texts = readable(self.to_dict())
         width = max(len(name) for name in texts)
         lines = [f"  {name:{width}}  {text}" for name, text in texts.items()]
         return "\n".join([type(self).__name__, *lines])
@@ -76,7 +76,7 @@ class Record:
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(text)}</td>"
             "</tr>"
-            for name, text in shown(self.to_dict()).items()
+            for name, text in readable(self.to_dict()).items()
         )
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
@@ -253,7 +253,7 @@ def _interleaved(flat: Mapping[str, Any], bars: Mapping[str, Any]) -> Iterator[t
             yield name + UNCERTAINTY, bars[name]
 
 
-def shown(row: Mapping[str, Any]) -> dict[str, str]:
+def readable(row: Mapping[str, Any]) -> dict[str, str]:
     """Return what a person wants to read of a flat record, as text by name."""
     quiet = (*_QUIET, "message") if row.get("status") == "converged" else _QUIET
     return {
@@ -265,7 +265,7 @@ def shown(row: Mapping[str, Any]) -> dict[str, str]:
 
 def table_cells(over: str, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the cells of a table of flat records: its head, then a line for each record."""
-    texts = [shown({name: value for name, value in row.items() if name != over}) for row in rows]
+    texts = [readable({name: value for name, value in row.items() if name != over}) for row in rows]
     names = list(dict.fromkeys(name for text in texts for name in text))
     body = [
         [f"{row[over]:.5g}", *(text.get(name, "-") for name in names)]

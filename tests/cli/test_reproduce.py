@@ -101,7 +101,7 @@ def test_a_stopped_run_says_how_to_go_on(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparsetoken.reproduce.run.run_cells", stop)
+    monkeypatch.setattr("sparsetoken.reproduce.examination.run_cells", stop)
     result = runner.invoke(main, ["reproduce", "4", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 130
     assert "The same command goes on" in result.output

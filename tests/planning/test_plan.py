@@ -21,7 +21,12 @@ from sparsetoken import (
     read_study,
     simulate,
 )
-from sparsetoken.planning.best_training import Candidate, TrainingSearch, enlarged, total_samples
+from sparsetoken.planning.best_training import (
+    TrainingSearch,
+    VariedTraining,
+    enlarged,
+    total_samples,
+)
 from sparsetoken.planning.crossing import least_enough
 from sparsetoken.planning.plan import MOST_PREDICTIONS
 from sparsetoken.planning.plan_check import _assured, _disagreement
@@ -67,13 +72,13 @@ def test_no_other_setting_nearby_does_better() -> None:
 
 
 def test_a_sharpness_is_what_the_candidate_says() -> None:
-    candidate = Candidate(6.0, split=0.25, sharpness=2.5)
+    candidate = VariedTraining(6.0, split=0.25, sharpness=2.5)
     training = candidate.training(TASK)
     assert (training.alpha0, training.alpha1) == (1.5, 4.5)
     query = predict(TASK, training, tolerance=1e-2).query
     assert query is not None
     assert query.sharpness == pytest.approx(2.5)
-    reused = Candidate(6.0, schedule="no split").training(TASK)
+    reused = VariedTraining(6.0, schedule="no split").training(TASK)
     assert reused.reuse
     assert reused.alpha0 == reused.alpha1 == 6.0
 
@@ -84,10 +89,10 @@ def test_the_search_never_makes_more_predictions_than_it_may() -> None:
     assert search.predictions == 20
     assert search.exhausted
     assert found is None or found.loss <= 0.05
-    best = search.best(Candidate(4.0))
+    best = search.best(VariedTraining(4.0))
     assert best is not None
     assert best.candidate.alpha == 4.0
-    assert search.best(Candidate(4.0, loss="square")) is None
+    assert search.best(VariedTraining(4.0, loss="square")) is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,7 @@ def test_settings_bear_the_positives_that_chance_draws() -> None:
     """
     task = Task(20, 5, 2.0)
     search = TrainingSearch(task, "attention", "error", goal=0.1)
-    short = Candidate(1.6, sharpness=0.6, ridge=0.3, bias_step=4.0, schedule="no split")
+    short = VariedTraining(1.6, sharpness=0.6, ridge=0.3, bias_step=4.0, schedule="no split")
     steady = search.steadied(search.at(short), 100)
     assert steady.candidate.ridge < 0.15
     assert steady.loss < 1.05 * search.at(short).loss
@@ -159,7 +164,7 @@ def test_rates_bear_other_rates_of_positives() -> None:
     """With half positives the bias step does not matter, unless there are fewer or more."""
     task = Task(20, 1, 4.0)
     first = TrainingSearch(task, "attention", "error").start(4.0)
-    usual = Candidate(4.0, sharpness=first.sharpness)
+    usual = VariedTraining(4.0, sharpness=first.sharpness)
     chosen, plain = (
         [
             align(task.replace(positive_rate=r), one.training(task)).alignment

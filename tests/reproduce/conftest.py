@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sparsetoken.reproduce.claim import Claim, Series, Table
-from sparsetoken.reproduce.measurement import Measurement, compute, tabulate
+from sparsetoken.reproduce.examination import settings_of
+from sparsetoken.reproduce.measurement import Measurement, compute_measurement, tabulate
 from sparsetoken.reproduce.registry import select_claims
-from sparsetoken.reproduce.run import settings_of
 from sparsetoken.sweeps.worker import RESERVED_COLUMNS
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `altering`
@@ -45,7 +45,7 @@ class Bench:
         asked = [change(one) if change else one for one in claim.measurements(settings)]
         for one in asked:
             if one.key not in self.known:
-                self.known[one.key] = compute(one)
+                self.known[one.key] = compute_measurement(one)
                 assert not RESERVED_COLUMNS & set(self.known[one.key]), "the store would refuse it"
         return tabulate(asked, [self.known[one.key] for one in asked], settings)
 

@@ -4,8 +4,8 @@ import pytest
 from sparsetoken.reproduce.claim import Quantity, Table
 from sparsetoken.reproduce.evidence import (
     Condition,
+    against_theory,
     agreement,
-    compare,
     crossing,
     decide,
     lowest,
@@ -127,7 +127,7 @@ def test_the_shift_of_order_one_over_d_is_removed_and_its_error_counted() -> Non
                     "trials": 12,
                 }
             )
-        deviates.append(compare(Table(rows, {}), "x", []).z[0])
+        deviates.append(against_theory(Table(rows, {}), "x", []).z[0])
     # Standard errors 0.058 of the mean and 0.041 of the spread; accept 4 of them.
     assert abs(np.mean(deviates)) < 4 * 0.058
     assert abs(np.std(deviates) - 1) < 4 * 0.041

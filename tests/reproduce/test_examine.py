@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sparsetoken.reproduce.claim import Claim, Table
+from sparsetoken.reproduce.examination import examine, settings_of
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.registry import select_claims
-from sparsetoken.reproduce.run import examine, settings_of
 from sparsetoken.validation import ParameterError
 
 

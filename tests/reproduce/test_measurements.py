@@ -17,7 +17,12 @@ from sparsetoken.reproduce.kinds import (
     strength,
     trial,
 )
-from sparsetoken.reproduce.measurement import Measurement, compute, compute_cell, tabulate
+from sparsetoken.reproduce.measurement import (
+    Measurement,
+    compute_cell,
+    compute_measurement,
+    tabulate,
+)
 from sparsetoken.simulation.trials import Trial, run_trial
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
@@ -66,21 +71,24 @@ def test_compared_points_have_theory_wherever_they_have_trials_at_two_sizes() ->
 def test_trials_repeat_and_differ_by_number_and_seed() -> None:
     first, second = trial.ask_trials(2, TASK, TRAINING, 30, query=Query(0.8, 1.0))
     (other_seed,) = trial.ask_trials(1, TASK, TRAINING, 30, query=Query(0.8, 1.0), seed=1)
-    errors = [compute(one)["test_error"] for one in (first, second, other_seed)]
+    errors = [compute_measurement(one)["test_error"] for one in (first, second, other_seed)]
     assert len(set(errors)) == 3
     assert compute_cell(first.cell, 0)["test_error"] == errors[0]
-    cosines = [compute(one)["alignment"] for one in query_trial.ask_trials(2, TASK, TRAINING, 50)]
+    cosines = [
+        compute_measurement(one)["alignment"]
+        for one in query_trial.ask_trials(2, TASK, TRAINING, 50)
+    ]
     assert cosines[0] != cosines[1]
 
 
 def test_the_query_alone_has_the_law_of_the_whole_training() -> None:
     only, whole = (
-        [compute(one)["alignment"] for one in kind.ask_trials(40, TASK, TRAINING, 60)]
+        [compute_measurement(one)["alignment"] for one in kind.ask_trials(40, TASK, TRAINING, 60)]
         for kind in (query_trial, trial)
     )
     error = np.hypot(np.std(only), np.std(whole)) / np.sqrt(40)
     assert abs(np.mean(only) - np.mean(whole)) < 4 * error
-    theory = compute(alignment.ask(TASK, TRAINING))
+    theory = compute_measurement(alignment.ask(TASK, TRAINING))
     assert theory["misalignment"] == pytest.approx(1 - theory["alignment"])
 
 
@@ -88,7 +96,7 @@ def test_the_query_alone_has_the_law_of_the_whole_training() -> None:
 def test_errors_counted_at_the_required_strength_are_those_asked_for(classifier: str) -> None:
     # 16000 labels: the standard error of a share of 5 % is 0.17 %; accept 4 of them.
     asked = counted_error.ask(Task(20, 1, 1.0, 0.4), 0.05, classifier, samples=4000, trials=4)
-    counted = compute(asked)
+    counted = compute_measurement(asked)
     assert counted["test_error"] == pytest.approx(0.05, abs=4 * 0.0017)
     (row,) = tabulate([asked], [counted], {}).rows
     assert row["trials"] == 4
@@ -104,7 +112,7 @@ def test_separated_data_count_even_if_their_margin_is_not_found_to_the_last_digi
     monkeypatch.setattr(kinds, "run_trial", imprecise)
     task, query = Task(10, 1, 3.0, 0.5), Query(0.8, 1.5)
     (asked,) = capacity_trial.ask_trials(1, task, 50, 0.5, query=query)
-    found = compute(asked)
+    found = compute_measurement(asked)
     assert found["separable"] == 1
     assert found["train_loss"] == 0
 
@@ -112,7 +120,7 @@ def test_separated_data_count_even_if_their_margin_is_not_found_to_the_last_digi
 def test_a_strength_at_fixed_sharpness_is_at_least_the_best() -> None:
     task = Task(30, 1, 1.0, 0.5)
     best, fixed = (
-        compute(one)["strength"]
+        compute_measurement(one)["strength"]
         for one in (
             strength.ask(task, 0.05, "elementwise", "tanh"),
             strength.ask(task, 0.05, "elementwise", "tanh", 3.0),
@@ -123,10 +131,10 @@ def test_a_strength_at_fixed_sharpness_is_at_least_the_best() -> None:
 
 def test_unknown_work_is_refused() -> None:
     with pytest.raises(ParameterError, match="kind"):
-        compute(Measurement("sparsetoken.reproduce.kinds:compared", {}, {}))
+        compute_measurement(Measurement("sparsetoken.reproduce.kinds:compared", {}, {}))
     asked = counted_error.ask(Task(20, 2, 1.0, 0.4), 0.05, "bayes", samples=100, trials=2)
     with pytest.raises(ParameterError, match="R = 1"):
-        compute(asked)
+        compute_measurement(asked)
 
 
 def test_a_table_selects_orders_and_lists() -> None:

@@ -10,7 +10,7 @@ from altering import altered
 
 from sparsetoken.reproduce.claim import Table
 from sparsetoken.reproduce.registry import claims, select_claims
-from sparsetoken.reproduce.report.files import read_table
+from sparsetoken.reproduce.report.folder import read_table
 from sparsetoken.reproduce.report.markdown import verdict_table
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ import pytest
 
 from sparsetoken.plotting import draw_theory, look_of, new_figure
 from sparsetoken.reproduce.claim import Drawing, Quantity, Table, Verdict
+from sparsetoken.reproduce.examination import Examination
 from sparsetoken.reproduce.registry import select_claims
 from sparsetoken.reproduce.report import write_results
-from sparsetoken.reproduce.run import Finding
 
 VOID = {"meta", "img", "br"}
 
@@ -40,16 +40,16 @@ class Outline(HTMLParser):
         self.text.append(data)
 
 
-def finding(number: int, outcome: str = "confirmed") -> Finding:
+def finding(number: int, outcome: str = "confirmed") -> Examination:
     claim = select_claims([number])[0]
     settings = {"length": 10, "seed": 3}
     if outcome == "broken":
-        return Finding(
+        return Examination(
             claim, settings, 1.0, error="MeasurementsFailed: <2> of 3 measurements failed"
         )
     figure, (panel,) = new_figure()
     draw_theory(panel, [1, 2], [1, number], look_of("attention"))
-    return Finding(
+    return Examination(
         claim,
         settings,
         1.0,

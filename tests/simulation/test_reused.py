@@ -18,8 +18,8 @@ from sparsetoken import (
 )
 from sparsetoken.arrays import Array
 from sparsetoken.simulation.protocol import WAYS, Protocol
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.samplers import SAMPLERS
-from sparsetoken.simulation.streams import stream
 
 TASK = Task(5, 2, 2.5, 0.4)
 TRAINING = Training(2.0, 2.0, ridge=0.05, readout_step=1.0, query_step=30.0, reuse=True)

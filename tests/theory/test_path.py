@@ -5,7 +5,7 @@ import pytest
 
 from sparsetoken import Query, Task, Training, curve, predict
 from sparsetoken.theory import limit
-from sparsetoken.theory.limit import State
+from sparsetoken.theory.limit import LimitState
 from sparsetoken.theory.path import Trail
 
 
@@ -19,7 +19,8 @@ def trail(positions: list[float]) -> Trail:
     made = Trail()
     for position in positions:
         made.add(
-            position, State("saddle", 0.5 * solution(position), offset=0.5 * solution(position))
+            position,
+            LimitState("saddle", 0.5 * solution(position), offset=0.5 * solution(position)),
         )
     return made
 
@@ -43,8 +44,8 @@ def test_there_is_no_guess_far_ahead_backwards_or_too_soon(
 
 def test_other_equations_begin_a_new_path() -> None:
     made = trail([1.0, 2.0])
-    made.add(3.0, State("margin", solution(3.0)))
-    made.add(4.0, State("saddle", solution(4.0)))
+    made.add(3.0, LimitState("margin", solution(3.0)))
+    made.add(4.0, LimitState("saddle", solution(4.0)))
     assert made.ahead(5.0) is None
     assert Trail().ahead(None) is None
 

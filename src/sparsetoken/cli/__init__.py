@@ -18,8 +18,8 @@ from sparsetoken.cli.plan import plan
 from sparsetoken.cli.reproduce import reproduce
 from sparsetoken.cli.shift import shift
 from sparsetoken.cli.simulate import simulate
-from sparsetoken.cli.streams import prepare_streams, written_out
 from sparsetoken.cli.sweep import sweep
+from sparsetoken.cli.terminal import prepare_streams, written_out
 from sparsetoken.cli.theory import align, capacity, oracle, predict
 from sparsetoken.validation import ParameterError
 

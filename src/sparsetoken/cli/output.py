@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsetoken.numerics.solution import Status
-from sparsetoken.records import Curve, shown, table_cells
+from sparsetoken.records import Curve, readable, table_cells
 from sparsetoken.validation import ParameterError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = [
     "draw_curve",
     "force_option",
     "json_text",
-    "plain",
+    "json_value",
     "print_curve",
     "print_json",
     "print_record",
@@ -112,7 +112,7 @@ def print_record(title: str, row: Row) -> None:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_header=False)
-    for name, text in shown(row).items():
+    for name, text in readable(row).items():
         table.add_row(name, text)
     console().print(table)
     _print_notes([row])
@@ -163,15 +163,15 @@ def print_json(settings: Mapping[str, Any], result: Row | Sequence[Row]) -> None
 
 def json_text(value: Any) -> str:
     """Return JSON that any reader takes: numbers that are not finite become texts."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(json_value(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value that JSON can hold: numbers that are not finite become texts."""
     if isinstance(value, Mapping):
-        return {name: plain(part) for name, part in value.items()}
+        return {name: json_value(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [json_value(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

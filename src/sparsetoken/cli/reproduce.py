@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sparsetoken.reproduce.claim import Claim
-    from sparsetoken.reproduce.run import Finding
+    from sparsetoken.reproduce.examination import Examination
 
 __all__ = ["reproduce"]
 
@@ -156,10 +156,10 @@ def _examine_all(
     output: Path,
     workers: int,
     console: "Console",
-) -> "list[Finding]":
+) -> "list[Examination]":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from sparsetoken.reproduce.run import examine, settings_of
+    from sparsetoken.reproduce.examination import examine, settings_of
     from sparsetoken.sweeps import LocalExecutor
 
     findings = []
@@ -214,7 +214,7 @@ def _show_list(chosen: "Sequence[Claim]", as_json: bool, console: "Console") -> 
     console.print(table)
 
 
-def _show_verdicts(findings: "Sequence[Finding]", console: "Console") -> None:
+def _show_verdicts(findings: "Sequence[Examination]", console: "Console") -> None:
     from rich.table import Table
 
     table = Table("", "claim", "verdict", title="Verdicts")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 # A value and its numerical error, None if it has none.
-Measured = tuple[Any, float | None]
+ValueAndBar = tuple[Any, float | None]
 
 
 @click.command()
@@ -138,7 +138,7 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
     return Simulation(task, training, dimension, **kept, trials=ordered), interrupted
 
 
-def _theory(result: "Simulation") -> dict[str, Measured]:
+def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
     """Return theory's values with their numerical errors, by the names of a trial's fields."""
     from sparsetoken.theory.prediction import METRICS, predict
 
@@ -161,7 +161,7 @@ def _theory(result: "Simulation") -> dict[str, Measured]:
     return {**values, "fresh_test_error": values["test_error"]}
 
 
-def _z_score(result: "Simulation", field: str, theory: dict[str, Measured]) -> float | None:
+def _z_score(result: "Simulation", field: str, theory: dict[str, ValueAndBar]) -> float | None:
     from sparsetoken.uncertainty import z_scores
 
     mean, error = result.mean(field), result.standard_error(field)
@@ -189,7 +189,7 @@ def _fields(result: "Simulation") -> list[str]:
     return [name for name in names if result.mean(name) is not None]
 
 
-def _print_table(result: "Simulation", theory: dict[str, Measured], wanted: int) -> None:
+def _print_table(result: "Simulation", theory: dict[str, ValueAndBar], wanted: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -217,7 +217,7 @@ def _print_table(result: "Simulation", theory: dict[str, Measured], wanted: int)
 
 
 def _print_json(
-    result: "Simulation", theory: dict[str, Measured], wanted: int, interrupted: bool
+    result: "Simulation", theory: dict[str, ValueAndBar], wanted: int, interrupted: bool
 ) -> None:
     text = {
         "settings": {**result.settings(), "trials": wanted},

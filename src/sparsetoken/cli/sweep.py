@@ -25,7 +25,7 @@ from sparsetoken.cli.output import (
 from sparsetoken.limits import MOST_RETRIES
 
 if TYPE_CHECKING:
-    from sparsetoken.sweeps import Counts, Progress, Store, Study
+    from sparsetoken.sweeps import Progress, Store, Study, StudyCounts
     from sparsetoken.sweeps.repair import Inspection
 
 __all__ = ["sweep"]
@@ -167,7 +167,7 @@ def _summarise(end: "Progress", path: Path) -> None:
         )
 
 
-def _counted(counts: "Counts") -> str:
+def _counted(counts: "StudyCounts") -> str:
     failed = f" ({counts.failed} failed)" if counts.failed else ""
     theory = f", theory of {counts.theory_done}" if counts.theory_done else ""
     bad = f" (failed in {counts.theory_failed})" if counts.theory_failed else ""

@@ -37,7 +37,7 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["align", "capacity", "oracle", "predict"]
 
-Settings = tuple[Task | Training | Query | None, ...]
+Described = tuple[Task | Training | Query | None, ...]
 
 _ORDER_PARAMETERS = ("along", "across", "bias", "rest", "susceptibility")
 # The fields that matter to what: a curve over another one would be flat.
@@ -283,7 +283,7 @@ def oracle(
 
 def _show_each(
     classifier: str,
-    settings: Settings,
+    settings: Described,
     options: Mapping[str, Any],
     evaluate: Callable[..., Record],
     drawn: Sequence[str],
@@ -299,7 +299,7 @@ def _show_each(
 
 def _show(
     classifier: str,
-    settings: Settings,
+    settings: Described,
     options: Mapping[str, Any],
     once: Callable[[], Record],
     along: Callable[[str, Iterable[float]], Sequence[Record]],

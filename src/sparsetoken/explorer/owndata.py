@@ -10,7 +10,7 @@ from sparsetoken.estimators.archive import read_labelled
 from sparsetoken.explorer.state import LIMITS
 from sparsetoken.validation import ParameterError
 
-__all__ = ["MOST_BYTES", "examine", "read_arrays"]
+__all__ = ["MOST_BYTES", "compare_classifiers", "read_arrays"]
 
 MOST_BYTES = LIMITS["file"]
 _MOST_ENTRIES = 4_000_000
@@ -41,7 +41,7 @@ def read_arrays(content: bytes) -> tuple[Any, Any]:
     return X.astype(float), y
 
 
-def examine(X: Any, y: Any) -> dict[str, Any]:
+def compare_classifiers(X: Any, y: Any) -> dict[str, Any]:
     """Compare classifiers on the data by cross-validation, and show where attention looks."""
     from sparsetoken.estimators import AttentionClassifier, compare
 

@@ -307,7 +307,7 @@ def make_app(hosts: frozenset[str]) -> Starlette:
             content = await _limited(request)
             async with busy:
                 X, y = await run_in_threadpool(owndata.read_arrays, content)
-                found = await run_in_threadpool(owndata.examine, X, y)
+                found = await run_in_threadpool(owndata.compare_classifiers, X, y)
         except ValueError as error:
             return JSONResponse({"kind": "error", "text": str(error)}, 400, headers=_HEADERS)
         return JSONResponse(found, headers=_HEADERS)

@@ -27,7 +27,7 @@ __all__ = [
     "axis_range",
     "controls",
     "field_title",
-    "total_samples",
+    "samples_per_dimension",
 ]
 
 VERSION = 1
@@ -335,7 +335,7 @@ class State:
     def present(self, name: str) -> Any:
         """Return the present value of a field of the settings, or of all samples ("alpha")."""
         flat = {**self.task.to_dict(), **self.training.to_dict(), **self.query.to_dict()}
-        return {**flat, "alpha": total_samples(self.training)}[name]
+        return {**flat, "alpha": samples_per_dimension(self.training)}[name]
 
     def settings(self) -> dict[str, Any]:
         """Return what the view depends on, for a caption."""
@@ -345,7 +345,7 @@ class State:
         return {name: value for name, value in flat.items() if name != self.over}
 
 
-def total_samples(training: Training) -> float:
+def samples_per_dimension(training: Training) -> float:
     """Return all samples per dimension: of both parts of the data, or of the one for both."""
     return training.alpha1 if training.reuse else training.alpha0 + training.alpha1
 

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
-from sparsetoken.explorer.state import State, axis_range, total_samples
+from sparsetoken.explorer.state import State, axis_range, samples_per_dimension
 from sparsetoken.explorer.views import (
     DEFAULT,
     FINAL,
@@ -215,7 +215,7 @@ def _line_command(line: Line, state: State) -> str:
     axis = _axis_options(state, state.points)
     if source.kind == "floor":
         # By alpha its points lie elsewhere than those of the other lines: the present one alone.
-        alpha = ["--alpha", _number(total_samples(state.training))]
+        alpha = ["--alpha", _number(samples_per_dimension(state.training))]
         along = axis if source.over != ALL_SAMPLES else []
         return " ".join(["sparsetoken floor", *task, *alpha, *along])
     if source.kind == "align":
@@ -226,7 +226,7 @@ def _line_command(line: Line, state: State) -> str:
     command = "sparsetoken capacity" if source.kind == "capacity" else "sparsetoken predict"
     if source.over == ALL_SAMPLES:
         # No option varies both parts of the samples: the present ones alone.
-        here = share_out(state.training, source.classifier, total_samples(state.training))
+        here = share_out(state.training, source.classifier, samples_per_dimension(state.training))
         training, axis = _options(here), []
     parts = [command, *task, *training, "--classifier", source.classifier]
     if source.query is not None:

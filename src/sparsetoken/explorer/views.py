@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from sparsetoken.explorer.computing import ALL_SAMPLES, Batch, Point, Source, Stale, compute
-from sparsetoken.explorer.state import LIMITS, State, axis_range, total_samples
+from sparsetoken.explorer.state import LIMITS, State, axis_range, samples_per_dimension
 from sparsetoken.task import Query, Task, Training, vary
 
 __all__ = [
@@ -422,10 +422,13 @@ def _floor_line(state: State) -> Line:
     x = tuple(axis_values(state))
     over, asked = state.over, x
     if state.over in state.task.to_dict():
-        options = (("alpha", total_samples(state.training)),)
+        options = (("alpha", samples_per_dimension(state.training)),)
     elif state.over != ALL_SAMPLES:
         varied = [vary(state.over, value, state.task, state.training, state.query) for value in x]
-        over, asked = ALL_SAMPLES, tuple(total_samples(training) for _, training, _ in varied)
+        over, asked = (
+            ALL_SAMPLES,
+            tuple(samples_per_dimension(training) for _, training, _ in varied),
+        )
     source = Source("floor", "floor", state.task, state.training, None, over, "error", options)
     return Line("floor", source, x, asked, FLOOR)
 
@@ -499,11 +502,11 @@ def _map(state: State) -> list[Line]:
     for row in _rows(state, "predict", state.classifiers, state.quantity, MAP):
         source, training = row.source, row.source.training
         if source.classifier != "attention":
-            whole = training.replace(reuse=False, alpha1=total_samples(training))
+            whole = training.replace(reuse=False, alpha1=samples_per_dimension(training))
             asked, over = row.x, state.over
             if over in ("alpha0", "alpha1"):
                 at = [vary(over, value, training)[0] for value in row.x]
-                asked, over = tuple(total_samples(item) for item in at), "alpha1"
+                asked, over = tuple(samples_per_dimension(item) for item in at), "alpha1"
             elif over in Query.__dataclass_fields__:
                 asked, over = (whole.alpha1,) * len(row.x), "alpha1"
             source = replace(source, training=whole, over=over)
@@ -566,7 +569,7 @@ def _numbers_here(state: State, lines: Sequence[Line]) -> list[Line]:
     for line in lines:
         asked = value
         if line.source.over == ALL_SAMPLES:
-            asked = total_samples(state.training)
+            asked = samples_per_dimension(state.training)
         elif line.source.over != state.over:
             asked = line.asked[0]
         found.append(replace(line, x=(value,), asked=(asked,)))

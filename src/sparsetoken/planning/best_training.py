@@ -23,9 +23,9 @@ __all__ = [
     "MOST_PREDICTIONS",
     "SCHEDULES",
     "TOLERANCE",
-    "Candidate",
     "Found",
     "TrainingSearch",
+    "VariedTraining",
     "chance_of",
     "enlarged",
     "loss_of",
@@ -71,7 +71,7 @@ _QUERY_STEPS = (1e-9, 1e6)
 
 
 @dataclass(frozen=True)
-class Candidate:
+class VariedTraining:
     """A training, by what the search varies.
 
     Attributes
@@ -113,24 +113,24 @@ class Candidate:
         return made.replace(query_step=float(np.clip(self.sharpness / unit, *_QUERY_STEPS)))
 
 
-def _split(candidate: Candidate) -> dict[str, Any]:
+def _split(candidate: VariedTraining) -> dict[str, Any]:
     return {
         "alpha0": candidate.split * candidate.alpha,
         "alpha1": (1 - candidate.split) * candidate.alpha,
     }
 
 
-def _without_split(candidate: Candidate) -> dict[str, Any]:
+def _without_split(candidate: VariedTraining) -> dict[str, Any]:
     return {"alpha0": candidate.alpha, "alpha1": candidate.alpha, "reuse": True}
 
 
-def _readout_only(candidate: Candidate) -> dict[str, Any]:
+def _readout_only(candidate: VariedTraining) -> dict[str, Any]:
     return {"alpha0": candidate.alpha, "alpha1": candidate.alpha}
 
 
 # How the samples are shared out between the query and the readout; others have no query.
 SCHEDULES = ("split", "no split")
-_RATIOS: dict[str, Callable[[Candidate], dict[str, Any]]] = {
+_RATIOS: dict[str, Callable[[VariedTraining], dict[str, Any]]] = {
     "split": _split,
     "no split": _without_split,
     "readout only": _readout_only,
@@ -141,7 +141,7 @@ _RATIOS: dict[str, Callable[[Candidate], dict[str, Any]]] = {
 class Found:
     """A candidate with its prediction; `loss` is what the search makes small."""
 
-    candidate: Candidate
+    candidate: VariedTraining
     prediction: Prediction
     loss: float
 
@@ -156,7 +156,7 @@ class _Axis:
     high: float
     factor: bool
 
-    def moved(self, candidate: Candidate, steps: float) -> Candidate:
+    def moved(self, candidate: VariedTraining, steps: float) -> VariedTraining:
         value = getattr(candidate, self.name)
         value = value * self.step**steps if self.factor else value + self.step * steps
         change: dict[str, Any] = {self.name: float(np.clip(value, self.low, self.high))}
@@ -208,8 +208,8 @@ class TrainingSearch:
         self.classifier = classifier
         self.metric = metric
         self.most = most
-        self._known: dict[Candidate, Found] = {}
-        self._by_chance: dict[tuple[Candidate, float], float] = {}
+        self._known: dict[VariedTraining, Found] = {}
+        self._by_chance: dict[tuple[VariedTraining, float], float] = {}
         self._goal = goal
         self._limit = limit
         above = 1.0 if goal is None else min(goal - limit, chance_of(metric, task) - goal)
@@ -230,14 +230,14 @@ class TrainingSearch:
         """Whether no more predictions may be made."""
         return self.predictions >= self.most
 
-    def at(self, candidate: Candidate) -> Found:
+    def at(self, candidate: VariedTraining) -> Found:
         """Predict one candidate; raise `_Spent` if there are no predictions left."""
         if candidate not in self._known:
             prediction = self._predicted(self._path, self.task, candidate)
             self._known[candidate] = Found(candidate, prediction, self._loss(prediction))
         return self._known[candidate]
 
-    def _predicted(self, path: Predictor, task: Task, candidate: Candidate) -> Prediction:
+    def _predicted(self, path: Predictor, task: Task, candidate: VariedTraining) -> Prediction:
         if self.exhausted:
             raise _Spent
         with one_thread:
@@ -247,7 +247,7 @@ class TrainingSearch:
         loss = loss_of(self.metric, float(getattr(prediction, METRICS[self.metric][0])))
         return loss if np.isfinite(loss) and prediction.solution.converged else np.inf
 
-    def axes(self, candidate: Candidate) -> list[_Axis]:
+    def axes(self, candidate: VariedTraining) -> list[_Axis]:
         """Return what there is to choose."""
         if self.classifier != "attention":
             return [_AXES["ridge"]]
@@ -258,7 +258,7 @@ class TrainingSearch:
             names.append("bias_step")
         return [_AXES[name] for name in names]
 
-    def best(self, start: Candidate, *, sizes: tuple[float, ...] = (1.0, 0.5)) -> Found | None:
+    def best(self, start: VariedTraining, *, sizes: tuple[float, ...] = (1.0, 0.5)) -> Found | None:
         """Return the best training found near a start, at its number of samples and with its loss.
 
         None if there are no predictions left for any.
@@ -272,7 +272,7 @@ class TrainingSearch:
         ]
         return min(same, key=lambda found: found.loss, default=None)
 
-    def least(self, start: Candidate, goal: float) -> Found | None:
+    def least(self, start: VariedTraining, goal: float) -> Found | None:
         """Return the training of the fewest samples found with a loss of at most `goal`.
 
         None if there is none within reach of the search.
@@ -282,7 +282,7 @@ class TrainingSearch:
         enough = [found for found in self._known.values() if found.loss <= goal]
         return min(enough, key=lambda found: found.candidate.alpha, default=None)
 
-    def _close_in(self, settings: Candidate, goal: float) -> None:
+    def _close_in(self, settings: VariedTraining, goal: float) -> None:
         """Find the number of samples for the settings, and settings for that number, by turns.
 
         Settings change slowly with the number of samples, so that few turns are enough. Where settings
@@ -302,7 +302,7 @@ class TrainingSearch:
             settings = self._tuned(replace(settings, alpha=enough), (0.5,)).candidate
         self._least_alpha(settings, goal, 0.01)
 
-    def _least_alpha(self, settings: Candidate, goal: float, accuracy: float) -> float | None:
+    def _least_alpha(self, settings: VariedTraining, goal: float, accuracy: float) -> float | None:
         """Return the least sample ratio that reaches the goal with given settings."""
         return least_enough(
             lambda alpha: self.at(replace(settings, alpha=alpha)).loss,
@@ -314,7 +314,7 @@ class TrainingSearch:
             first_step=1 + accuracy,
         )
 
-    def _tuned(self, start: Candidate, sizes: tuple[float, ...]) -> Found:
+    def _tuned(self, start: VariedTraining, sizes: tuple[float, ...]) -> Found:
         """Return the best found near a start, at its sample ratio: a compass search.
 
         One coordinate after another moves as long as that helps. Then the parabolas through the
@@ -350,7 +350,7 @@ class TrainingSearch:
                 vertex = axis.moved(vertex, size * (below - above) / (2 * curvature))
         return min(best, self.at(vertex), key=lambda found: found.loss)
 
-    def _with_rates(self, candidate: Candidate) -> Candidate:
+    def _with_rates(self, candidate: VariedTraining) -> VariedTraining:
         """Return the candidate with the rates of the two steps that align the query best.
 
         Of rates that are as good, those that still align it best where positives are fewer or more
@@ -368,7 +368,7 @@ class TrainingSearch:
         good = np.flatnonzero(worst > worst.max() - _AS_ALIGNED)
         return options[min(good, key=lambda index: usual[index])]
 
-    def _with_better_rates(self, candidate: Candidate) -> Candidate:
+    def _with_better_rates(self, candidate: VariedTraining) -> VariedTraining:
         """Return the candidate, with the rates that align its query best if that is no worse."""
         if self.classifier != "attention":
             return candidate
@@ -376,15 +376,17 @@ class TrainingSearch:
         worse = self.at(aligned).loss > self.at(candidate).loss * (1 + _GAIN)
         return candidate if worse else aligned
 
-    def _cosines(self, options: list[Candidate], task: Task) -> Array:
+    def _cosines(self, options: list[VariedTraining], task: Task) -> Array:
         found = [learnt_alignment(task, option.training(task)).alignment for option in options]
         return np.array(found)
 
-    def start(self, alpha: float, schedule: str = "split", loss: str = "logistic") -> Candidate:
+    def start(
+        self, alpha: float, schedule: str = "split", loss: str = "logistic"
+    ) -> VariedTraining:
         """Return the best of a few sharpnesses at a sample ratio, to begin a search."""
         if self.classifier != "attention":
-            return Candidate(alpha, schedule="readout only")
-        first = self._with_rates(Candidate(alpha, schedule=schedule, loss=loss))
+            return VariedTraining(alpha, schedule="readout only")
+        first = self._with_rates(VariedTraining(alpha, schedule=schedule, loss=loss))
         tries = [self.at(replace(first, sharpness=value)) for value in (0.3, 1.0, 3.0, 9.0)]
         best = min(tries, key=lambda found: found.loss)
         if self._goal is None:
@@ -413,7 +415,7 @@ class TrainingSearch:
                 return best
             best = self.at(moved)
 
-    def _expected(self, candidate: Candidate, dimension: int) -> float:
+    def _expected(self, candidate: VariedTraining, dimension: int) -> float:
         """Return the mean loss over the share of positives that samples in `dimension` have.
 
         Gauss-Hermite quadrature with three points: a shift of ±√3 standard deviations has the weight
@@ -426,7 +428,7 @@ class TrainingSearch:
         sides = [self._with_share(candidate, float(share)) for share in shares]
         return (sum(sides) + 4 * self.at(candidate).loss) / 6
 
-    def _with_share(self, candidate: Candidate, share: float) -> float:
+    def _with_share(self, candidate: VariedTraining, share: float) -> float:
         """Return the loss after training on another share of positives than there are."""
         if (candidate, share) not in self._by_chance:
             path = Predictor(
@@ -437,7 +439,7 @@ class TrainingSearch:
             self._by_chance[candidate, share] = loss
         return self._by_chance[candidate, share]
 
-    def enough(self, settings: Candidate, goal: float) -> Found | None:
+    def enough(self, settings: VariedTraining, goal: float) -> Found | None:
         """Return given settings with the fewest samples for a goal; None if there are none."""
         with suppress(_Spent):
             alpha = self._least_alpha(settings, goal, 0.01)

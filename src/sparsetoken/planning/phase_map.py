@@ -29,9 +29,9 @@ CLASSIFIERS = ("attention", "pooled", "vectorised")
 # All samples per dimension, shared out as in the given training.
 _TOTAL = "alpha"
 
-Axis = tuple[str, Sequence[float] | Array]
-_ACROSS: Axis = ("strength", np.linspace(1, 7, 25))
-_UPWARDS: Axis = (_TOTAL, np.geomspace(0.5, 32, 25))
+MapAxis = tuple[str, Sequence[float] | Array]
+_ACROSS: MapAxis = ("strength", np.linspace(1, 7, 25))
+_UPWARDS: MapAxis = (_TOTAL, np.geomspace(0.5, 32, 25))
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def phase_map(
     task: Task,
     training: Training,
     *,
-    x: Axis = _ACROSS,
-    y: Axis = _UPWARDS,
+    x: MapAxis = _ACROSS,
+    y: MapAxis = _UPWARDS,
     classifiers: Sequence[str] = CLASSIFIERS,
     with_capacity: bool = False,
     tolerance: float = TOLERANCE,

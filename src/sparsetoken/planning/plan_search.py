@@ -12,9 +12,9 @@ from sparsetoken.planning.best_training import (
     METRICS,
     MOST_PREDICTIONS,
     SCHEDULES,
-    Candidate,
     Found,
     TrainingSearch,
+    VariedTraining,
     chance_of,
     loss_of,
 )
@@ -190,7 +190,7 @@ class PlanSearch:
             self.task, classifier, self.metric, goal=self.goal, limit=limit, most=most
         )
 
-    def _solve(self, search: TrainingSearch, start: Candidate) -> Found | None:
+    def _solve(self, search: TrainingSearch, start: VariedTraining) -> Found | None:
         return search.best(start) if self.goal is None else search.least(start, self.goal)
 
     def rival(self, name: str) -> "_Rivals":
@@ -240,7 +240,7 @@ class PlanSearch:
         value = loss_of(self.metric, loss(alpha))
         return Alternative(name, _whole(alpha * self.dimension), value, limit)
 
-    def settled(self, found: Candidate) -> tuple[Training, Prediction, int]:
+    def settled(self, found: VariedTraining) -> tuple[Training, Prediction, int]:
         """Return the training with whole numbers of samples, its fine prediction, and how many.
 
         For a goal, the least number of samples with which the fine prediction reaches it.
@@ -296,7 +296,7 @@ def _whole(samples: float) -> int:
     return max(int(np.ceil(samples * (1 - 1e-9))), FEWEST_SAMPLES)
 
 
-def _with_samples(candidate: Candidate, task: Task, dimension: int, samples: int) -> Training:
+def _with_samples(candidate: VariedTraining, task: Task, dimension: int, samples: int) -> Training:
     """Return the training with so many samples, at least two for either part."""
     made = candidate.training(task)
     if candidate.schedule != "split":

@@ -19,10 +19,10 @@ from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR, z_scores
 
 __all__ = [
     "AGREES",
-    "Comparison",
+    "AgainstTheory",
     "Condition",
+    "against_theory",
     "agreement",
-    "compare",
     "crossing",
     "decide",
     "holds",
@@ -108,7 +108,7 @@ def power_law(x: ArrayLike, y: ArrayLike, y_error: ArrayLike | None = None) -> Q
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AgainstTheory:
     """Simulated points against theory, all arrays of one length.
 
     Attributes
@@ -140,7 +140,7 @@ class Comparison:
         return Quantity(deviation, float(1 / np.sqrt(weight.sum())))
 
 
-def compare(table: Table, name: str, on: Iterable[str]) -> Comparison:
+def against_theory(table: Table, name: str, on: Iterable[str]) -> AgainstTheory:
     """Set simulated rows against theory rows that have the same labels `on`.
 
     The mean at a finite dimension differs from its limit by a shift of order 1/d. Where there are
@@ -152,7 +152,7 @@ def compare(table: Table, name: str, on: Iterable[str]) -> Comparison:
     for row in table.paired(name, keys).rows:
         points.setdefault(tuple(row.get(key) for key in keys), []).append(row)
     columns = np.array([_limit(rows, name) for rows in points.values()]).reshape(-1, 5)
-    return Comparison(*columns.T)
+    return AgainstTheory(*columns.T)
 
 
 def _limit(rows: Sequence[Row], name: str) -> tuple[float, ...]:
@@ -183,7 +183,7 @@ def agreement(
     the table's setting of that name) must be large enough for the last test to see it, five times
     out of six; otherwise the condition is open. The text says what would be seen.
     """
-    found = compare(table, name, on)
+    found = against_theory(table, name, on)
     if len(found.limit) == 0:
         return Condition(f"{what}: no simulated point has a prediction", False)
     z, common = found.z, found.common

@@ -12,9 +12,9 @@ from scipy.special import logsumexp, softmax
 
 from sparsetoken.arrays import Array
 from sparsetoken.reproduce.claim import Settings
-from sparsetoken.reproduce.measurement import Kind, Measurement, measures, plain
+from sparsetoken.reproduce.measurement import Kind, Measurement, as_argument, measures
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.reduced import reduced_query
-from sparsetoken.simulation.streams import stream
 from sparsetoken.simulation.trials import Trial, run_trial
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.alignment import align
@@ -182,7 +182,7 @@ def query_trial(
     settings = {
         "only": "query",
         "task": task.to_dict(),
-        "training": plain(training),
+        "training": as_argument(training),
         "dimension": dimension,
     }
     count = round(training.alpha0 * dimension)
@@ -231,7 +231,7 @@ def trained_capacity_trial(
     training = training.replace(alpha1=ratio * known.alpha, ridge=0.0)
     # Whether data are separable does not depend on the loss, but the query does: first train it.
     count = max(1, round(training.alpha0 * dimension))
-    settings = {"only": "trained", "task": task.to_dict(), "training": plain(training)}
+    settings = {"only": "trained", "task": task.to_dict(), "training": as_argument(training)}
     rng = stream(seed, {**settings, "dimension": dimension}, trial)
     state = reduced_query(task, training, count, dimension, rng)
     query = Query(state.alignment, training.inverse_temperature * state.norm)
@@ -267,7 +267,7 @@ def compared(
 
     `problem` gives task, training and query at a point; `settings` has theory's tolerance, the
     dimension, the number of trials and the seed. Trials are made at `settings["dimension"]` and at
-    a quarter of it, so that the shift of order 1/d is measured (`evidence.compare`). `home` is that
+    a quarter of it, so that the shift of order 1/d is measured (`evidence.against_theory`). `home` is that
     of `Kind`.
     """
     theory, simulation = replace(prediction, home=home), replace(trial, home=home)

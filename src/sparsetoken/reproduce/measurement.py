@@ -28,7 +28,15 @@ from sparsetoken.task import Query, Task, Training
 from sparsetoken.uncertainty import mean_and_error
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Kind", "Measurement", "compute", "compute_cell", "measures", "plain", "tabulate"]
+__all__ = [
+    "Kind",
+    "Measurement",
+    "as_argument",
+    "compute_cell",
+    "compute_measurement",
+    "measures",
+    "tabulate",
+]
 
 _OBJECTS: dict[str, Any] = {"task": Task, "training": Training, "query": Query, "at": Task}
 
@@ -59,7 +67,7 @@ class Measurement:
         return {"kind": self.kind, "arguments": dict(self.arguments)}
 
 
-def plain(value: Any) -> Any:
+def as_argument(value: Any) -> Any:
     """Return settings as a dictionary, and other values as they are.
 
     `reuse` is left out unless it is set, so that what was measured before there was such a field
@@ -101,7 +109,7 @@ class Kind:
         bound.apply_defaults()
         arguments = {name: value for name, value in bound.arguments.items() if value is not None}
         labels = {"source": self.source, **{name: arguments[name] for name in self.shown}, **named}
-        described = {name: plain(value) for name, value in arguments.items()}
+        described = {name: as_argument(value) for name, value in arguments.items()}
         return Measurement(self.name, described, labels)
 
     def ask_trials(self, count: int, *values: Any, **named: Any) -> list[Measurement]:
@@ -128,7 +136,7 @@ def measures(
     return lambda function: Kind(function, source, shown)
 
 
-def compute(measurement: Measurement) -> Result:
+def compute_measurement(measurement: Measurement) -> Result:
     """Compute one measurement."""
     module, _, name = measurement.kind.partition(":")
     kind = getattr(import_module(module), name, None)
@@ -140,7 +148,7 @@ def compute(measurement: Measurement) -> Result:
 
 def compute_cell(settings: Mapping[str, Any], trial: int) -> Result:  # noqa: ARG001
     """Compute the measurement of one cell of a store; its trial, if any, is an argument."""
-    return compute(Measurement(settings["kind"], settings["arguments"], {}))
+    return compute_measurement(Measurement(settings["kind"], settings["arguments"], {}))
 
 
 def tabulate(

@@ -7,7 +7,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.reproduce.measurement import measures
-from sparsetoken.simulation.streams import stream
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.task import Task
 
 __all__ = ["NETWORKS", "network_trial"]

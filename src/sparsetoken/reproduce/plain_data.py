@@ -9,8 +9,8 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.learning.stages import train
-from sparsetoken.reproduce.measurement import measures, plain
-from sparsetoken.simulation.streams import stream
+from sparsetoken.reproduce.measurement import as_argument, measures
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.task import Task, Training
 from sparsetoken.validation import choice
 
@@ -88,7 +88,7 @@ def plain_trial(
     settings = {
         "only": "plain",
         "task": task.to_dict(),
-        "training": plain(training),
+        "training": as_argument(training),
         "dimension": dimension,
         "noise": noise,
         "directions": directions,

@@ -20,12 +20,12 @@ from sparsetoken.losses import Loss, get_loss
 from sparsetoken.records import Curve, Record
 from sparsetoken.simulation.averages import averages
 from sparsetoken.simulation.geometry import AttentionGeometry
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.sampling import Sample, first_places, sample, sample_labels
-from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Step, Task
 from sparsetoken.validation import ParameterError
 
-__all__ = ["DescentTrials", "descent_trial", "describe", "simulate_descent"]
+__all__ = ["DescentTrials", "descent_trial", "describe_classifier", "simulate_descent"]
 
 # Entries of one block of tokens.
 _BLOCK_ENTRIES = 2**18
@@ -181,10 +181,10 @@ def _after(
     """Take a step and return what is reported."""
     state.advance(step, loss)
     readout, query = state.vectors()
-    return describe(task, readout, query, state.bias, step.inverse_temperature, rng)
+    return describe_classifier(task, readout, query, state.bias, step.inverse_temperature, rng)
 
 
-def describe(
+def describe_classifier(
     task: Task, readout: Array, query: Array, bias: float, beta: float, rng: np.random.Generator
 ) -> dict[str, float]:
     """Return what is reported of a classifier, in coordinates whose first is the signal."""

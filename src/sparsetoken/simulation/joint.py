@@ -21,9 +21,9 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.simulation.averages import averages
-from sparsetoken.simulation.descent import describe
+from sparsetoken.simulation.descent import describe_classifier
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.sampling import Sample, sample
-from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Task, Training
 from sparsetoken.validation import ParameterError
 
@@ -190,7 +190,7 @@ def joint_trial(
     sums = batch_sums(data.X, data.y, readout, query, bias, beta, get_loss(training.loss))
     penalty = training.ridge * float(readout @ readout) + query_ridge * float(query @ query)
     return {
-        **describe(task, readout, query, bias, beta, rng),
+        **describe_classifier(task, readout, query, bias, beta, rng),
         "train_loss": sums.loss / count,
         "train_error": sums.errors / count,
         "objective": sums.loss / count + penalty / 2,

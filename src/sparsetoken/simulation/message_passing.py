@@ -24,8 +24,8 @@ from sparsetoken.limits import MOST_TRIALS
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
 from sparsetoken.simulation.averages import averages
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.sampling import first_places, sample
-from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 

@@ -17,8 +17,8 @@ from sparsetoken.records import UNCERTAINTY, Record
 from sparsetoken.simulation.geometry import AttentionGeometry
 from sparsetoken.simulation.measures import METRICS
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.samplers import SAMPLERS
-from sparsetoken.simulation.streams import stream
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.uncertainty import mean_and_error
 from sparsetoken.validation import ParameterError

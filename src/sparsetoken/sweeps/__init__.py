@@ -24,15 +24,15 @@ from sparsetoken.sweeps.errors import StoreError, StudyError, SweepError
 from sparsetoken.sweeps.local import LocalExecutor, WorkerDied
 from sparsetoken.sweeps.run import Progress, run_cells, run_sweep
 from sparsetoken.sweeps.spec import Study, parse_study, read_study
-from sparsetoken.sweeps.store import Counts, Store
+from sparsetoken.sweeps.store import Store, StudyCounts
 
 __all__ = [
-    "Counts",
     "LocalExecutor",
     "Progress",
     "Store",
     "StoreError",
     "Study",
+    "StudyCounts",
     "StudyError",
     "SweepError",
     "WorkerDied",

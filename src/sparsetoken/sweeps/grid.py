@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
-__all__ = ["Grid", "Sharing", "names_of", "share"]
+__all__ = ["Grid", "Settings", "Sharing", "names_of", "share"]
 
 Settings = Mapping[str, Any]
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,16 +16,15 @@ from sparsetoken.sweeps.cells import predict_cell, simulate_trial
 from sparsetoken.sweeps.cluster import dask_backend
 from sparsetoken.sweeps.engine import Backend, Call, Engine
 from sparsetoken.sweeps.errors import StudyError
-from sparsetoken.sweeps.grid import Grid, Sharing, names_of, share
+from sparsetoken.sweeps.grid import Grid, Settings, Sharing, names_of, share
 from sparsetoken.sweeps.local import LocalExecutor, WorkerDied
 from sparsetoken.sweeps.spec import Study
-from sparsetoken.sweeps.store import Counts
+from sparsetoken.sweeps.store import StudyCounts
 from sparsetoken.sweeps.worker import RESERVED_COLUMNS
 from sparsetoken.sweeps.writer import StoredRow, StoreWriter
 
 __all__ = ["Progress", "fingerprint", "run_cells", "run_sweep", "study_fingerprint"]
 
-Settings = Mapping[str, Any]
 
 _REPORT_SECONDS = 0.2
 
@@ -36,7 +35,7 @@ class Progress:
 
     Attributes
     ----------
-    counts : Counts
+    counts : StudyCounts
         What the store holds.
     ran : int
         Trials that this run has finished, failed ones included.
@@ -46,7 +45,7 @@ class Progress:
         What a person should know of the workers now; empty as a rule.
     """
 
-    counts: Counts
+    counts: StudyCounts
     ran: int
     seconds: float
     note: str = ""

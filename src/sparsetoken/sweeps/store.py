@@ -33,8 +33,8 @@ __all__ = [
     "APPLICATION_ID",
     "COLUMNS",
     "SCHEMA_VERSION",
-    "Counts",
     "Store",
+    "StudyCounts",
     "describe_row",
     "seal_of",
     "translated_errors",
@@ -68,7 +68,7 @@ def seal_of(identity: str) -> Callable[[str, tuple[Any, ...]], bytes]:
     return seal
 
 
-class Counts(NamedTuple):
+class StudyCounts(NamedTuple):
     """How far a study is. `failed` trials are not among those `done`."""
 
     cells: int
@@ -195,7 +195,7 @@ class Store:
         """Trials of each cell that were asked for last; those beyond are kept, but not shown."""
         return int(self.study["trials"])
 
-    def counts(self) -> Counts:
+    def counts(self) -> StudyCounts:
         """Count cells and trials, without reading the results."""
         cells, wanted = len(self.settings), self.trials_wanted
         cells_done, done, failed = next(
@@ -210,7 +210,7 @@ class Store:
             cells_done = next(self._read("SELECT count(*) FROM theory"))[0]
         theory = dict(self._read("SELECT failed, count(*) FROM theory GROUP BY failed"))
         predicted, unpredicted = theory.get(0, 0), theory.get(1, 0)
-        return Counts(cells, cells_done, cells * wanted, done, failed, predicted, unpredicted)
+        return StudyCounts(cells, cells_done, cells * wanted, done, failed, predicted, unpredicted)
 
     def errors(self, limit: int = 5) -> list[tuple[int, int | None, str]]:
         """Return (cell, trial or None for theory, error) of the first few failures."""

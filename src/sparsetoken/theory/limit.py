@@ -28,7 +28,7 @@ from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import Saddle, solve_saddle
 from sparsetoken.validation import ParameterError
 
-__all__ = ["FINEST", "LimitReadout", "State", "limit_readout", "misclassified"]
+__all__ = ["FINEST", "LimitReadout", "LimitState", "limit_readout", "misclassified"]
 
 # How a solution that converges is to be read, and what is special about it.
 Note = tuple[Status, str]
@@ -60,7 +60,7 @@ _ALTERNATIVES = 9
 
 
 @dataclass(frozen=True)
-class State:
+class LimitState:
     """Where a solver ended, to start the next problem of a path from.
 
     Attributes
@@ -109,7 +109,7 @@ class LimitReadout:
         Other readouts that are as good, if the solution is not unique.
     train_error_range : float
         How far the training error of the alternatives differs.
-    state : State
+    state : LimitState
     solution : Solution
     """
 
@@ -122,7 +122,7 @@ class LimitReadout:
     replicate_train_loss: Array
     replicate_train_error: Array
     train_loss_error: float
-    state: State
+    state: LimitState
     solution: Solution
     margin: float | None = None
     replicate_margins: Array | None = None
@@ -135,7 +135,7 @@ def limit_readout(
     loss: Loss,
     alpha: float,
     ridge: float,
-    start: State | None = None,
+    start: LimitState | None = None,
     tolerance: float = 1e-5,
     guess: Array | None = None,
 ) -> LimitReadout:
@@ -175,7 +175,7 @@ def _at_saddle(
     loss: Loss,
     alpha: float,
     ridge: float,
-    start: State | None,
+    start: LimitState | None,
     tolerance: float,
     guess: Array | None,
     note: Note,
@@ -195,7 +195,7 @@ def _at_saddle(
         followed = _followed(finer, ridge, guess) if len(fine.scale) <= _SMALL_LAW else None
         if followed is not None:
             saddle, carried = followed
-            state = State("saddle", carried.point, (rougher.shapes, finer.shapes))
+            state = LimitState("saddle", carried.point, (rougher.shapes, finer.shapes))
             return _trained(finer, saddle, carried, note, state)
     saddle = solve_saddle(rougher, ridge, near, _SOLUTION if exact else _ROUGH_SOLUTION)
     if saddle.result.evaluation.bend < _STRAIGHT:
@@ -212,7 +212,7 @@ def _at_saddle(
         if saddle.result.converged:
             detail = f"the kinks of the loss are smoothed over a width {saddle.smoothing:.1g}"
             note = (Status.NOT_UNIQUE, detail)
-    state = State("saddle", saddle.result.point, (rougher.shapes, finer.shapes), offset)
+    state = LimitState("saddle", saddle.result.point, (rougher.shapes, finer.shapes), offset)
     return _trained(finer, saddle, carried, note, state)
 
 
@@ -275,7 +275,7 @@ def _any_bias(coarse: Potential, fine: Potential, ridge: float, saddle: Saddle) 
     )
     carried = _carried_over(fine, ridge, Saddle(result, 0.0), frozen=index)
     detail = f"any bias from {low:.3g} to {high:.3g} is as good, for the loss is straight there"
-    state = State("any bias", result.point)
+    state = LimitState("any bias", result.point)
 
     def with_bias(bias: float) -> LimitReadout:
         moved = carried.point.copy()
@@ -319,7 +319,7 @@ def _refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
         raise ParameterError("ridge", 0.0, accepted)
 
 
-def _matching(start: State | None, kind: str) -> Array | None:
+def _matching(start: LimitState | None, kind: str) -> Array | None:
     return start.point if start is not None and start.kind == kind else None
 
 
@@ -426,7 +426,7 @@ def _carried_over(
 
 @np.errstate(all="ignore")
 def _trained(
-    potential: Potential, saddle: Saddle, carried: _Carried, note: Note, state: State
+    potential: Potential, saddle: Saddle, carried: _Carried, note: Note, state: LimitState
 ) -> LimitReadout:
     """Read the quantities of the trained readout off the saddle point."""
     law, loss, found = potential.law, potential.loss, carried.found
@@ -509,7 +509,7 @@ def _maximum_margin(
         replicate_train_loss=zeros,
         replicate_train_error=zeros,
         train_loss_error=0.0,
-        state=State("margin", point),
+        state=LimitState("margin", point),
         solution=_solution(result.converged, note, result.residual, result.steps),
         margin=float(penalised @ point[:-1] ** 2) ** -0.5,
         replicate_margins=(points[:, :-1] ** 2 @ penalised) ** -0.5,
@@ -545,7 +545,7 @@ def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
         replicate_train_loss=zeros,
         replicate_train_error=zeros,
         train_loss_error=0.0,
-        state=State("interpolation", weights),
+        state=LimitState("interpolation", weights),
         solution=Solution(Status.CONVERGED, residual=0.0, steps=1),
     )
 

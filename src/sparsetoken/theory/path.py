@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sparsetoken.arrays import Array
-from sparsetoken.theory.limit import State
+from sparsetoken.theory.limit import LimitState
 
 __all__ = ["Trail"]
 
@@ -22,7 +22,7 @@ class Trail:
     _positions: list[float] = field(default_factory=list)
     _points: list[Array] = field(default_factory=list)
 
-    def add(self, position: float | None, state: State) -> None:
+    def add(self, position: float | None, state: LimitState) -> None:
         """Append a solution; other equations, or an unknown position, begin a new path."""
         if position is None or state.kind != "saddle":
             self._positions, self._points = [], []

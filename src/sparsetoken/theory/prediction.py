@@ -17,7 +17,7 @@ from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import ClassifierLaw, FeatureLaw, classifier_law, score_law
-from sparsetoken.theory.limit import FINEST, LimitReadout, State, limit_readout, misclassified
+from sparsetoken.theory.limit import FINEST, LimitReadout, LimitState, limit_readout, misclassified
 from sparsetoken.theory.localisation import Localisation, localise
 from sparsetoken.theory.path import Trail
 from sparsetoken.theory.ranking import Ranked, Ranking
@@ -355,7 +355,7 @@ class Predictor:
         self.usage = usage
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
         self.position: float | None = None
-        self._state: State | None = None
+        self._state: LimitState | None = None
         self._trails: dict[int, Trail] = {}
         self._trained: dict[int, LimitReadout] = {}
         self._trained_for: Any = None

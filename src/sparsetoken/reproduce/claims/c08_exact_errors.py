@@ -13,7 +13,14 @@ from sparsetoken.plotting import (
     shared_legend,
 )
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.evidence import AGREES, agreement, compare, decide, power_law, within
+from sparsetoken.reproduce.evidence import (
+    AGREES,
+    against_theory,
+    agreement,
+    decide,
+    power_law,
+    within,
+)
 from sparsetoken.reproduce.kinds import compared, prediction, trial
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes, line_over_dots
@@ -144,7 +151,7 @@ def judge(table: Table) -> Verdict:
         for name, what in FIELDS.items():
             keys = ("classifier", "alpha1")
             conditions.append(agreement(f"{loss}, {what}", rows, name, keys))
-            found = compare(rows, name, keys)
+            found = against_theory(rows, name, keys)
             gap = np.abs(found.limit - found.theory)
             numbers[f"{loss}: largest distance of {what} from theory"] = Quantity(float(gap.max()))
     dimensions, distance, error = finite_size(table)

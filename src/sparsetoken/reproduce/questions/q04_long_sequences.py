@@ -15,12 +15,12 @@ from sparsetoken.plotting import (
 from sparsetoken.plotting.style import SERIES
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
-from sparsetoken.reproduce.evidence import Condition, compare, decide, within
+from sparsetoken.reproduce.evidence import Condition, against_theory, decide, within
 from sparsetoken.reproduce.kinds import prediction
-from sparsetoken.reproduce.measurement import Measurement, measures, plain
+from sparsetoken.reproduce.measurement import Measurement, as_argument, measures
 from sparsetoken.reproduce.panels import label_axes
+from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.reduced import reduced_query
-from sparsetoken.simulation.streams import stream
 from sparsetoken.simulation.trials import run_trial
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.alignment import align
@@ -52,7 +52,7 @@ def balanced_trial(
     the share of positives in this trial: `expected_` is its answer, and `excess_` what simulation
     has above it.
     """
-    settings = {"only": "balance", "task": task.to_dict(), "training": plain(training)}
+    settings = {"only": "balance", "task": task.to_dict(), "training": as_argument(training)}
     rng = stream(seed, {**settings, "dimension": dimension}, trial)
     count = round(training.alpha0 * dimension)
     state = reduced_query(task, training, count, dimension, rng)
@@ -108,7 +108,7 @@ def measurements(settings: Settings) -> list[Measurement]:
 
 def from_task(table: Table, name: str) -> Quantity:
     """Return the relative deviation of trials from theory, at one length and dimension."""
-    one = compare(table, name, ("length",))
+    one = against_theory(table, name, ("length",))
     scale = float(one.theory[0])
     return Quantity(float(one.limit[0]) / scale - 1, float(one.error[0]) / abs(scale))
 

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from sparsetoken.plotting import describe
-from sparsetoken.reproduce.run import Finding
+from sparsetoken.reproduce.examination import Examination
 
 __all__ = ["MAIN_CLAIM", "page"]
 
@@ -73,12 +73,14 @@ that every number here can be made again.</p>
 """
 
 
-def page(findings: Sequence[Finding], pictures: Mapping[str, str], run: Mapping[str, Any]) -> str:
+def page(
+    findings: Sequence[Examination], pictures: Mapping[str, str], run: Mapping[str, Any]
+) -> str:
     """Return the report as the text of an HTML file.
 
     Parameters
     ----------
-    findings : sequence of Finding
+    findings : sequence of Examination
     pictures : mapping
         Text of the SVG of each figure, by the stem of its file name.
     run : mapping
@@ -103,7 +105,7 @@ def page(findings: Sequence[Finding], pictures: Mapping[str, str], run: Mapping[
 
 
 def _sections(
-    findings: Sequence[Finding], pictures: Mapping[str, str], run: Mapping[str, Any]
+    findings: Sequence[Examination], pictures: Mapping[str, str], run: Mapping[str, Any]
 ) -> list[str]:
     """Return all sections, with a heading where the questions begin."""
     claims = [finding for finding in findings if finding.claim.series == "claim"]
@@ -113,16 +115,16 @@ def _sections(
     return [*made[0], *heading, *made[1]]
 
 
-def _badge(finding: Finding) -> str:
+def _badge(finding: Examination) -> str:
     name = finding.ruling.replace(" ", "-")
     return f'<span class="badge {name}">{finding.ruling}</span>'
 
 
-def _anchor(finding: Finding) -> str:
+def _anchor(finding: Examination) -> str:
     return f"{finding.claim.series}-{finding.claim.number}"
 
 
-def _overview(findings: Sequence[Finding]) -> str:
+def _overview(findings: Sequence[Examination]) -> str:
     rows = "\n".join(
         f'<tr><td class="number">{finding.claim.short}</td>'
         f'<td><a href="#{_anchor(finding)}">{escape(finding.claim.title)}</a></td>'
@@ -136,7 +138,7 @@ def _overview(findings: Sequence[Finding]) -> str:
     )
 
 
-def _main_figure(findings: Sequence[Finding], pictures: Mapping[str, str]) -> str:
+def _main_figure(findings: Sequence[Examination], pictures: Mapping[str, str]) -> str:
     drawn = [finding for finding in findings if finding.drawings]
     main = [finding for finding in drawn if finding.claim.number == MAIN_CLAIM] or drawn
     if not main:
@@ -144,7 +146,7 @@ def _main_figure(findings: Sequence[Finding], pictures: Mapping[str, str]) -> st
     return _figure(main[0], next(iter(main[0].drawings or {})), pictures)
 
 
-def _figure(finding: Finding, name: str, pictures: Mapping[str, str]) -> str:
+def _figure(finding: Examination, name: str, pictures: Mapping[str, str]) -> str:
     drawing = (finding.drawings or {})[name]
     data = base64.b64encode(pictures[f"{finding.claim.stem}-{name}"].encode()).decode()
     caption = escape(drawing.caption)
@@ -156,7 +158,7 @@ def _figure(finding: Finding, name: str, pictures: Mapping[str, str]) -> str:
     )
 
 
-def _section(finding: Finding, pictures: Mapping[str, str], run: Mapping[str, Any]) -> str:
+def _section(finding: Examination, pictures: Mapping[str, str], run: Mapping[str, Any]) -> str:
     claim, verdict = finding.claim, finding.verdict
     parts = [
         f'<h2 id="{_anchor(finding)}">{claim.short}. {escape(claim.title)} {_badge(finding)}</h2>',

@@ -15,7 +15,7 @@ from sparsetoken.reproduce.measurement import Measurement, compute_cell, tabulat
 from sparsetoken.sweeps import Progress, Store, run_cells
 from sparsetoken.sweeps.errors import SweepError
 
-__all__ = ["Finding", "MeasurementsFailed", "examine", "measure", "settings_of"]
+__all__ = ["Examination", "MeasurementsFailed", "examine", "measure", "settings_of"]
 
 
 class MeasurementsFailed(RuntimeError):
@@ -23,7 +23,7 @@ class MeasurementsFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Examination:
     """What came of one claim. Either `error` says what broke, or all else is there.
 
     What was not measured has a verdict, but neither table nor drawings.
@@ -48,7 +48,7 @@ def settings_of(claim: Claim, profile: str, seed: int) -> Settings:
     return {**claim.settings[profile], "seed": seed}
 
 
-def examine(claim: Claim, settings: Settings, folder: Path, **options: Any) -> Finding:
+def examine(claim: Claim, settings: Settings, folder: Path, **options: Any) -> Examination:
     """Measure, judge and draw one claim. An error becomes part of the finding.
 
     Without a package that it needs, the verdict is "not measured" and says what to install. The
@@ -57,7 +57,7 @@ def examine(claim: Claim, settings: Settings, folder: Path, **options: Any) -> F
     begin = time.perf_counter()
     missing = claim.missing()
     if missing:
-        return Finding(claim, settings, 0.0, verdict=Verdict("not measured", missing))
+        return Examination(claim, settings, 0.0, verdict=Verdict("not measured", missing))
     try:
         table = measure(claim, settings, folder, **options)
         verdict, drawings = claim.judge(table), claim.figures(table)
@@ -70,8 +70,8 @@ def examine(claim: Claim, settings: Settings, folder: Path, **options: Any) -> F
         TypeError,
     ) as error:
         message = f"{type(error).__name__}: {error}"
-        return Finding(claim, settings, time.perf_counter() - begin, error=message)
-    return Finding(claim, settings, time.perf_counter() - begin, table, verdict, drawings)
+        return Examination(claim, settings, time.perf_counter() - begin, error=message)
+    return Examination(claim, settings, time.perf_counter() - begin, table, verdict, drawings)
 
 
 def measure(

@@ -11,8 +11,8 @@ from typing import Any
 from sparsetoken.files import replacing, write_text
 from sparsetoken.plotting import save_figure, svg_text
 from sparsetoken.reproduce.claim import Table
+from sparsetoken.reproduce.examination import Examination
 from sparsetoken.reproduce.report.html import page
-from sparsetoken.reproduce.run import Finding
 
 __all__ = ["read_table", "run_description", "verdicts", "write_results"]
 
@@ -21,7 +21,7 @@ FORMATS = ("svg", "pdf")
 
 
 def write_results(
-    findings: Sequence[Finding], folder: Path, profile: str, seed: int, command: str
+    findings: Sequence[Examination], folder: Path, profile: str, seed: int, command: str
 ) -> Path:
     """Write figures, tables, `verdicts.json` and `report.html`; return the report's path."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,12 +49,12 @@ def run_description(profile: str, seed: int, command: str) -> dict[str, Any]:
     return {"command": command, "profile": profile, "seed": seed, "versions": versions}
 
 
-def verdicts(findings: Sequence[Finding], series: str) -> list[dict[str, Any]]:
+def verdicts(findings: Sequence[Examination], series: str) -> list[dict[str, Any]]:
     """Return one plain dictionary for each claim, or question, of a series."""
     return [_verdict(finding) for finding in findings if finding.claim.series == series]
 
 
-def _verdict(finding: Finding) -> dict[str, Any]:
+def _verdict(finding: Examination) -> dict[str, Any]:
     claim, verdict = finding.claim, finding.verdict
     entry: dict[str, Any] = {
         claim.series: claim.number,
