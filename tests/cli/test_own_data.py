@@ -1,6 +1,9 @@
 """The commands on a person's own data: forecast and diagnose."""
 
+import io
 import json
+import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +91,70 @@ def test_bad_files_are_one_message_with_code_2(command: str, tmp_path: Path) -> 
         code, _, errors = invoke(command, str(tmp_path / name))
         assert code == 2
         assert name in errors or ".npz file" in errors
+
+
+def forged(path: Path, X: bytes, y: np.ndarray) -> Path:
+    """Write an .npz file whose X is made of these bytes."""
+    written = io.BytesIO()
+    np.save(written, y)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X.npy", X)
+        archive.writestr("y.npy", written.getvalue())
+    return path
+
+
+def test_hostile_files_are_one_message_with_code_2(data: Path, tmp_path: Path) -> None:
+    """Encrypted, of another compression, with broken headers, or larger than any memory."""
+    raw, y = data.read_bytes(), np.arange(160) % 2
+    central, local = raw.index(b"PK\x01\x02"), raw.index(b"PK\x03\x04")
+    encrypted, method = bytearray(raw), bytearray(raw)
+    encrypted[central + 8] |= 1
+    encrypted[local + 6] |= 1
+    method[central + 10] = 99
+    (tmp_path / "encrypted.npz").write_bytes(encrypted)
+    (tmp_path / "method.npz").write_bytes(method)
+    start = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (160, "
+    forged(tmp_path / "open.npz", start.ljust(127) + b"\n", y)
+    forged(tmp_path / "huge.npz", (start + b"10**9, 2), }").ljust(127) + b"\n", y)
+    forged(tmp_path / "vast.npz", (start + b"9" * 15 + b", 2), }").ljust(127) + b"\n", y)
+    rng = np.random.default_rng(1)
+    for number in range(30):
+        damaged = bytearray(raw)
+        for place in rng.integers(len(raw), size=5):
+            damaged[place] = rng.integers(256)
+        damaged[local + 30 + rng.integers(200)] = rng.integers(256)
+        (tmp_path / f"damaged{number}.npz").write_bytes(damaged)
+    for path in sorted(tmp_path.iterdir()):
+        code, output, errors = invoke("diagnose", str(path), "--cv", "99")
+        assert (code, output) == (2, ""), path
+        assert errors.count("Error:") == 1, path
+
+
+def test_a_file_that_memory_cannot_hold_is_refused_before_it_is_read(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2}.get)
+    code, _, errors = invoke("diagnose", str(data))
+    assert code == 2
+    assert "the file needs 3.4e-05 GB; this machine has 8.19e-06 GB" in errors
+
+
+@pytest.mark.parametrize("command", ["forecast", "diagnose"])
+@pytest.mark.parametrize("labels", ["continuous", "nan", "complex"])
+def test_labels_that_are_no_classes_are_one_message(
+    data: Path, tmp_path: Path, command: str, labels: str
+) -> None:
+    n = 160
+    y = {
+        "continuous": np.linspace(0, 1, n),
+        "nan": np.where(np.arange(n) % 2, np.nan, 1.0),
+        "complex": (np.arange(n) % 2) * 1j,
+    }[labels]
+    np.savez(tmp_path / "mine.npz", X=np.load(data)["X"], y=y)
+    code, output, errors = invoke(command, str(tmp_path / "mine.npz"))
+    assert (code, output) == (2, "")
+    assert "y = array" in errors
+    assert "labels of classes" in errors
 
 
 def test_bad_options_are_refused_before_any_work(data: Path, tmp_path: Path) -> None:

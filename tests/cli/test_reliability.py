@@ -89,6 +89,14 @@ def test_what_is_not_a_regular_file_stays_what_it_is(study: Path, tmp_path: Path
         (CURVE, "out.svg"),
         (["simulate", "--dimension", "20", "--trials", "1", "--classifier", "pooled", "--csv"],
          "out.csv"),
+        (["predict", "--classifier", "pooled", "--metric", "roc", "--plot"], "out.svg"),
+        (["floor", "--over", "alpha", "--points", "2", "--tolerance", "0.1", "--plot"], "out.svg"),
+        (["shift", "--to", "11", "--points", "2", "--tolerance", "0.1", "--plot"], "out.svg"),
+        (["descend", "--steps", "1", "--tolerance", "0.1", "--plot"], "out.svg"),
+        (["map", "--points", "2", "--workers", "1", "--csv"], "out.csv"),
+        pytest.param(["plan", "--samples", "99", "--dimension", "9", "--trials", "0", "--save"],
+                     "out.toml", marks=pytest.mark.slow),
+        (["explore", "--state", "view=inside", "--export"], "out.html"),
     ],
     ids=lambda part: part if isinstance(part, str) else part[0],
 )  # fmt: skip
@@ -99,7 +107,11 @@ def test_a_command_replaces_its_own_output_and_others_only_by_force(
     output = tmp_path / name
     assert invoke(*words, output).exit_code == 0
     assert invoke(*words, output).exit_code == 0
-    for foreign in (b"my notes\n", b"\x89PNG my photograph", b"<svg>a drawing of mine</svg>"):
+    for foreign in (
+        b"my notes on sparsetoken\n",
+        b"\x89PNG my photograph",
+        b"<svg>a drawing of mine</svg>",
+    ):
         output.write_bytes(foreign)
         result = invoke(*words, output)
         assert (result.exit_code, "--force" in result.output) == (2, True), result.output
@@ -113,6 +125,26 @@ def test_a_command_replaces_its_own_output_and_others_only_by_force(
     output.write_bytes(b"my notes\n")
     assert invoke(*words, output, "--force").exit_code == 0
     assert not list(tmp_path.glob(".*.part"))
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "second"),
+    [
+        (["map", "--points", "2"], "csv", "plot"),
+        (["map", "--points", "2"], "checkpoint", "csv"),
+        (["plan", "--samples", "99"], "plot", "save"),
+    ],
+    ids=["csv and plot", "checkpoint and csv", "plot and save"],
+)
+def test_two_outputs_in_one_place_are_refused(
+    tmp_path: Path, words: list[str], first: str, second: str
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    options = f"--{first}", tmp_path / "out.svg", f"--{second}", tmp_path / "link" / "out.svg"
+    result = invoke(*words, *options)
+    assert result.exit_code == 2
+    assert f"another file than that of --{first}" in result.output
+    assert not (tmp_path / "out.svg").exists()
 
 
 def test_the_store_may_not_be_the_study(study: Path) -> None:
@@ -206,6 +238,10 @@ def test_closed_streams_and_an_unknown_backend_do_no_harm(tmp_path: Path) -> Non
         ["simulate", "--workers", "100000000"],
         ["plan", "--dimension", "64", "--workers", "20000"],
         ["map", "--workers", "100000000"],
+        ["map", "--points", "100000"],
+        ["map", "--points", "2", "--y", "alpha", "1", "0"],
+        ["map", "--points", "2", "--x", "strength", "1", "inf"],
+        ["map", "--points", "2", "--x", "length", "2", "1e30"],
         ["simulate", "--dimension", "1000000000000"],
         ["simulate", "--trials", "100000000000000000000"],
         ["descend", "--dimension", "20", "--trials", "100000000000000000000"],
@@ -217,4 +253,5 @@ def test_extreme_numbers_are_refused_by_name_at_once(words: list[str]) -> None:
     result = invoke(*words)
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
-    assert words[-2].strip("-").replace("-", "_") in result.output.replace("-", "_")
+    named = words[-3] if words[0] == "map" and len(words) > 3 else words[-2]
+    assert named.strip("-").replace("-", "_") in result.output.replace("-", "_")

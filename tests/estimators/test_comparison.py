@@ -202,3 +202,16 @@ def test_a_sample_that_is_not_finite_has_the_number_that_the_caller_knows() -> N
     X[50, 1, 1] = np.nan
     with pytest.raises(ParameterError, match="sample 50 "):
         compare(X, np.arange(60) % 2)
+
+
+@pytest.mark.parametrize("power", [-1000, 900])
+@pytest.mark.parametrize("form", ["array", "list"])
+def test_units_whose_squares_no_float_holds_change_nothing(power: int, form: str) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((120, 3, 4)), np.arange(120) % 2
+    X[y == 1, 0] += 3
+    plain = compare(X, y, cv=2, repeats=1, classifiers=QUICK, random_state=0)
+    odd = np.ldexp(X, power)
+    given = list(odd) if form == "list" else odd
+    found = compare(given, y, cv=2, repeats=1, classifiers=QUICK, random_state=0)
+    assert [row.error for row in found.rows] == [row.error for row in plain.rows]

@@ -215,6 +215,8 @@ def test_text_record_figure_and_progress() -> None:
         ({"y": np.zeros(160)}, "y of one class"),
         ({"X": np.ones((160, 3))}, "tokens of a sequence = 1"),
         ({"X": np.full((160, 3, 2), np.nan)}, "sample 0 = 'NaN or inf'"),
+        ({"X": np.ones((160, 3, 2))}, "X = 'the same token everywhere'"),
+        ({"y": np.linspace(0, 1, 160)}, "labels of classes .Unknown label type"),
         ({"splits": 0}, "splits = 0"),
         ({"attention": PooledClassifier()}, "one with attention weights"),
     ],

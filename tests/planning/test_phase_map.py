@@ -84,9 +84,15 @@ def test_an_interrupted_map_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         phase_map(
             TASK.replace(length=11), TRAINING, y=("alpha", RATIOS), checkpoint=path, **options
         )
-    path.write_text(path.read_text()[:-30])
-    with pytest.raises(ParameterError, match="undamaged"):
-        phase_map(TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, **options)
+    kept = path.read_text()
+    digit = kept.rindex(str(went_on.errors["attention"][1, 2])) + 4
+    other_digit = kept[:digit] + str((int(kept[digit]) + 1) % 10) + kept[digit + 1 :]
+    nested = kept[: kept.index("rows")] + 'rows": ' + "[" * 10**5 + "]" * 10**5 + "}"
+    for damaged in (kept[:-30], other_digit, nested, kept.replace('"kind"', '"kinds"')):
+        path.write_text(damaged)
+        with pytest.raises(ParameterError, match="undamaged"):
+            phase_map(TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, **options)
+        assert path.read_text() == damaged
     path.write_text("my own notes")
     with pytest.raises(ParameterError, match="not what this command writes"):
         phase_map(TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, **options)

@@ -160,6 +160,31 @@ def test_a_changed_digit_is_found_named_and_repaired(
     assert (study.parent / "study.sqlite.damaged").exists()
 
 
+def test_a_repair_replaces_nothing_and_takes_nothing_from_a_repair_that_was_killed(
+    study: Path, made: Path, at_home: Callable[..., tuple[int, str]]
+) -> None:
+    """What a killed repair leaves has a log; SQLite would replay it into the next repair's store."""
+    store, folder = study.with_suffix(".sqlite"), study.parent
+    for name in ("study.sqlite.damaged", "study.sqlite.rebuilt"):
+        (folder / name).write_text("mine")
+    hold_open = sqlite3.connect(folder / "killed.sqlite")
+    hold_open.execute("PRAGMA journal_mode = WAL")
+    hold_open.execute("CREATE TABLE stale (value)")
+    shutil.copy(folder / "killed.sqlite-wal", folder / ".study.sqlite.rebuilt-wal")
+    shutil.copy(folder / "killed.sqlite", folder / ".study.sqlite.rebuilt")
+    hold_open.close()
+    change(store, "UPDATE trials SET seconds = seconds + 1 WHERE cell = 1 AND trial = 3")
+    damaged = store.read_bytes()
+    code, output = at_home("check", study, "--repair", "--workers", 1)
+    assert code == 0, output
+    assert results(store) == results(made / "study.sqlite")
+    assert at_home("check", study)[0] == 0
+    assert (folder / "study.sqlite.damaged2").read_bytes() == damaged
+    for name in ("study.sqlite.damaged", "study.sqlite.rebuilt"):
+        assert (folder / name).read_text() == "mine"
+    assert not list(folder.glob(".study.sqlite.*"))
+
+
 def test_a_store_without_its_identity_is_refused_for_good(
     study: Path, at_home: Callable[..., tuple[int, str]]
 ) -> None:

@@ -155,18 +155,27 @@ def test_one_driver_at_a_time_and_the_lock_ends_with_it(path: Path) -> None:
 
 
 def test_a_driver_killed_while_it_made_the_store_leaves_no_trap(tmp_path: Path) -> None:
-    (tmp_path / "a.new").write_bytes(b"SQLite format 3\0half a store")
-    (tmp_path / "a.new-journal").write_bytes(b"of that half")
+    (tmp_path / ".a.new").write_bytes(b"SQLite format 3\0half a store")
+    (tmp_path / ".a.new-journal").write_bytes(b"of that half")
     with StoreWriter(tmp_path / "a", "mine", CELLS, 1) as store:
         assert store.counts().cells == 2
-    assert not list(tmp_path.glob("a.new*"))
+    assert not list(tmp_path.glob(".a.new*"))
 
 
 def test_a_file_of_the_user_with_that_name_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "a.new").write_text("mine")
+    (tmp_path / ".a.new").write_text("mine")
     with pytest.raises(StoreError, match=r"a\.new is in the way"):
         StoreWriter(tmp_path / "a", "mine", CELLS, 1)
-    assert (tmp_path / "a.new").read_text() == "mine"
+    assert (tmp_path / ".a.new").read_text() == "mine"
+
+
+def test_stores_with_similar_names_are_left_alone(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "a.new", "theirs", CELLS, 1):
+        pass
+    before = (tmp_path / "a.new").read_bytes()
+    with StoreWriter(tmp_path / "a", "mine", CELLS, 1):
+        pass
+    assert (tmp_path / "a.new").read_bytes() == before
 
 
 def test_another_program_that_holds_the_file_is_reported(path: Path) -> None:

@@ -80,7 +80,7 @@ def test_ten_kills_of_the_driver_lose_nothing(tmp_path: Path) -> None:
     assert (code, results(store)) == (0, undisturbed), output
     with Store(store) as one, Store(tmp_path / "undisturbed.sqlite") as two:
         assert list(one.theory()) == list(two.theory())
-    assert not (tmp_path / "killed.sqlite.new").exists()
+    assert not (tmp_path / ".killed.sqlite.new").exists()
 
 
 def test_workers_do_not_outlive_a_killed_driver_even_if_busy(tmp_path: Path) -> None:

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import click
 
-from sparsetoken.cli.output import Refusal, check_writable, force_option, tell_written
+from sparsetoken.cli.output import (
+    Refusal,
+    check_writable,
+    force_option,
+    is_our_page,
+    tell_written,
+)
 from sparsetoken.validation import ParameterError
 
 __all__ = ["explore"]
@@ -43,7 +49,7 @@ def explore(
     if export is not None:
         from sparsetoken.explorer.snapshot import write_snapshot
 
-        check_writable(export, lambda content: b"sparsetoken" in content, force=force)
+        check_writable(export, is_our_page, force=force)
         write_snapshot(shown, export)
         tell_written(export)
         return

@@ -15,6 +15,7 @@ from sparsetoken.cli.options import (
     workers_option,
 )
 from sparsetoken.cli.output import (
+    check_different,
     check_picture,
     check_writable,
     force_option,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["phase_map"]
 
 _WHOLE = ("length", "informative")
+_MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
 
 
 @click.command("map")
@@ -67,12 +69,13 @@ _WHOLE = ("length", "informative")
 @force_option
 def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options: Any) -> None:
     """Predict the error of each classifier over a grid of two settings."""
+    check_different({"checkpoint": options["checkpoint"], "csv": csv_path, "plot": plot})
     if plot is not None:
         check_picture("plot", plot, force=options["force"])
     if csv_path is not None:
         check_writable(csv_path, _is_map, force=options["force"])
     task, training = read_task(options), read_training(options)
-    points = validation.integer("points", options["points"], low=2)
+    points = validation.integer("points", options["points"], low=2, high=_MOST_POINTS)
     axes = {
         side: _axis(side, options[f"{side}_axis"], points, options[f"log_{side}"])
         for side in ("x", "y")
@@ -97,14 +100,16 @@ def _axis(side: str, given: tuple[str, str, str], points: int, by_factors: bool)
 
     name, *ends = given
     try:
-        start, stop = (float(end) for end in ends)
+        start, stop = (validation.real(name, float(end)) for end in ends)
     except ValueError:
-        raise ParameterError(f"{side} of {name}", " ".join(ends), "two numbers") from None
-    if by_factors and start <= 0:
-        raise ParameterError(f"{side} of {name}", start, "a number > 0 for values by factors")
+        raise ParameterError(f"{side} of {name}", " ".join(ends), "two finite numbers") from None
+    if by_factors and not (start > 0 and stop > 0):
+        raise ParameterError(
+            f"{side} of {name}", " ".join(ends), "two numbers > 0 for values by factors"
+        )
     values = (np.geomspace if by_factors else np.linspace)(start, stop, points)
     if name in _WHOLE:
-        values = np.unique(np.round(values).astype(int))
+        return name, [int(value) for value in np.unique(np.round(values))]
     return name, values
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Refusal",
     "Row",
+    "check_different",
     "check_folder",
     "check_picture",
     "check_writable",
     "console",
     "draw_curve",
     "force_option",
+    "is_our_page",
     "json_text",
     "json_value",
     "print_curve",
@@ -77,6 +80,21 @@ def check_writable(
         check_output(path, is_ours, inputs=inputs, force=force)
     except OutputRefused as error:
         raise Refusal(str(error)) from None
+
+
+def check_different(outputs: Mapping[str, Path | None]) -> None:
+    """Refuse, before any work, two outputs in one place: the second would replace the first."""
+    places: dict[str, str] = {}
+    for option, path in outputs.items():
+        if path is not None:
+            first = places.setdefault(os.path.realpath(path), option)
+            if first != option:
+                raise ParameterError(option, str(path), f"another file than that of --{first}")
+
+
+def is_our_page(content: bytes) -> bool:
+    """Tell whether a file is a page that a command wrote: its first and last bytes are given."""
+    return content[:15].lower() == b"<!doctype html>" and b"<title>sparsetoken: " in content
 
 
 def check_picture(

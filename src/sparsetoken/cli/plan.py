@@ -7,6 +7,7 @@ import click
 
 from sparsetoken.cli.options import json_option, read_task, task_options, workers_option
 from sparsetoken.cli.output import (
+    check_different,
     check_picture,
     check_writable,
     force_option,
@@ -55,6 +56,7 @@ def plan(as_json: bool, plot: Path | None, save: Path | None, workers: int, **op
     Give one of --error, --auc and --samples. The plan is checked by simulated studies at the given
     dimension.
     """
+    check_different({"plot": plot, "save": save})
     if plot is not None:
         check_picture("plot", plot, force=options["force"])
     if save is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparsetoken.cli.options import import_option, json_option, workers_option
-from sparsetoken.cli.output import Refusal, check_writable, force_option
+from sparsetoken.cli.output import Refusal, check_writable, force_option, is_our_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +83,8 @@ def reproduce(
         name = "-".join(["claims", *numbers]) if numbers else "questions" if questions else "all"
         output = Path("reproduction") / profile / name
     output.mkdir(parents=True, exist_ok=True)
-    check_writable(output / "report.html", lambda content: b"sparsetoken" in content, force=force)
+    check_writable(output / "report.html", is_our_page, force=force)
+    check_writable(output / "verdicts.json", _are_verdicts, force=force)
     options = [*(["--questions"] if questions else []), *(["--quick"] if quick else [])]
     options += [f"--seed {seed}"] if seed else []
     with _alone_in(output):
@@ -105,6 +106,10 @@ def reproduce(
         click.echo(f"{name} {finding.claim.short} broke: {finding.error}", err=True)
     if broken:
         raise SystemExit(1)
+
+
+def _are_verdicts(content: bytes) -> bool:
+    return b'"command": "sparsetoken reproduce' in content[:100]
 
 
 @contextmanager

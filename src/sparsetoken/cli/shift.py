@@ -15,7 +15,13 @@ from sparsetoken.cli.options import (
     task_options,
     training_options,
 )
-from sparsetoken.cli.output import check_picture, print_json, tell_written, tracked
+from sparsetoken.cli.output import (
+    check_picture,
+    force_option,
+    print_json,
+    tell_written,
+    tracked,
+)
 
 if TYPE_CHECKING:
     from sparsetoken.records import Curve
@@ -63,6 +69,7 @@ Words in the table:
 )
 @click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Wanted accuracy.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw errors (.svg, .pdf or .png).")
+@force_option
 @json_option
 def shift(
     over: str,
@@ -81,7 +88,7 @@ def shift(
 
     task, training, query = read_task(options), read_training(options), read_query(options)
     if plot is not None:
-        check_picture("plot", plot)
+        check_picture("plot", plot, force=options["force"])
     if options["logarithmic"] is None:
         options["logarithmic"] = over == "length"
     if over == "length":

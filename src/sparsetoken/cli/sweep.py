@@ -101,7 +101,12 @@ def init(study: Path) -> None:
     text = files("sparsetoken.sweeps").joinpath("example.toml").read_text(encoding="utf-8")
     try:
         with study.open("x", encoding="utf-8") as file:
-            file.write(text.replace("STUDY.toml", str(study)))
+            try:
+                file.write(text.replace("STUDY.toml", str(study)))
+                file.flush()
+            except OSError:  # a full disk leaves no half of a study
+                study.unlink()
+                raise
     except OSError as error:
         raise SweepError(f"{study} cannot be written: {error.strerror}") from None
     click.echo(f"Wrote {study}. Run it with: sparsetoken sweep run {study}")
@@ -294,8 +299,8 @@ def _repair(grid: "Study", path: Path, workers: int) -> None:
     from sparsetoken.sweeps.run import study_fingerprint
 
     with _waiting(f"Saving what is whole of {path}"):
-        kept = rebuild_store(path, study_fingerprint(grid), grid.cells(), grid.trials)
-    click.echo(f"Kept {kept} rows; the damaged store is now {path}.damaged", err=True)
+        rows, kept = rebuild_store(path, study_fingerprint(grid), grid.cells(), grid.trials)
+    click.echo(f"Kept {rows} rows; the damaged store is now {kept}", err=True)
     with _progress_shown() as show:
         end = run_sweep(grid, path, workers=workers, progress=show)
     _summarise(end, path)

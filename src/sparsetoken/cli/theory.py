@@ -167,9 +167,10 @@ def _show_score_curve(
     """Print or draw a curve of one prediction."""
     from sparsetoken.theory.prediction import predict as predict_once
 
-    refuse_curve_options({**options, "plot": None})
-    if options["plot"] is not None:
-        check_picture("plot", options["plot"])
+    plot, force = options["plot"], options["force"]
+    refuse_curve_options({**options, "plot": None, "force": force and plot is None})
+    if plot is not None:
+        check_picture("plot", plot, force=force)
     prediction = predict_once(*settings, **choices)
     source = prediction.localisation if name == "free_response" else prediction
     if source is None:

@@ -1,15 +1,25 @@
 """Labelled sequences in one .npz file of plain arrays: X, y and perhaps mask. Never with pickle."""
 
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from sparsetoken.estimators.sequences import mask_tokens
+from sparsetoken.numerics.memory import require_memory
 from sparsetoken.validation import ParameterError
 
 __all__ = ["read_labelled"]
+
+
+# What numpy and zipfile raise for files that are damaged, or made by others.
+_UNREADABLE = (
+    *(ValueError, OSError, EOFError, RuntimeError, SyntaxError, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 def read_labelled(source: str | Path | IO[bytes]) -> tuple[Any, Any]:
@@ -24,7 +34,7 @@ def read_labelled(source: str | Path | IO[bytes]) -> tuple[Any, Any]:
         found = _arrays(source)
     except FileNotFoundError:
         raise
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+    except _UNREADABLE as error:
         if isinstance(error, ParameterError):
             raise
         raise ParameterError("file", str(error), "an .npz file of plain arrays") from None
@@ -42,4 +52,5 @@ def _arrays(source: str | Path | IO[bytes]) -> dict[str, Any]:
     with loaded:
         if not {"X", "y"} <= set(loaded.files):
             raise ParameterError("file", sorted(loaded.files), "arrays named X and y")
+        require_memory("the file", sum(item.file_size for item in loaded.zip.infolist()))
         return {name: loaded[name] for name in ("X", "y", "mask") if name in loaded.files}

@@ -17,6 +17,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention import AttentionClassifier
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
 from sparsetoken.estimators.metrics import concentration
+from sparsetoken.estimators.scaling import in_plain_units
 from sparsetoken.estimators.sequences import Sequences, as_sequences
 from sparsetoken.estimators.token_evidence import draw_attention, explain
 from sparsetoken.estimators.tokenwise import TokenWise
@@ -289,9 +290,8 @@ def compare(
     >>> [row.name for row in found.rows]
     ['pooled', 'max-pooled', 'mean|max|min', 'kernel mean', 'vectorised', 'attention']
     """
+    X = in_plain_units(X)
     sequences = as_sequences(X)
-    for block in sequences.blocks():  # here samples still have the numbers that the caller knows
-        sequences.require_finite(block)
     y = np.asarray(y)
     scorers = _scorers(scoring, y)
     candidates = _candidates(sequences, transformer, classifiers, random_state)

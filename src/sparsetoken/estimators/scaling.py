@@ -12,9 +12,17 @@ import numpy as np
 from scipy import linalg
 
 from sparsetoken.arrays import Array
-from sparsetoken.estimators.sequences import Block, Sequences
+from sparsetoken.estimators.sequences import Block, Sequences, as_sequences
 
-__all__ = ["Scaler", "TokenMoments", "are_correlated", "first_pass", "token_moments", "whitened"]
+__all__ = [
+    "Scaler",
+    "TokenMoments",
+    "are_correlated",
+    "first_pass",
+    "in_plain_units",
+    "token_moments",
+    "whitened",
+]
 
 # Small enough that tokens and their squares stay in the processor's cache together.
 SCRATCH_BYTES = 2**19
@@ -105,6 +113,24 @@ def first_pass(
     deviation = np.where(constant, 1 / unit, deviation)
     centred = sums[1:-1] - coefficients.sum(axis=1)[:, None] * offset
     return Scaler(location, deviation * unit), centred / deviation
+
+
+def in_plain_units(X: Any) -> Any:
+    """Return the samples, in units of a power of two if their squares would leave what floats hold.
+
+    All of them must be finite. Our classifiers take any units by themselves; kernels do not.
+    """
+    sequences, largest = as_sequences(X), 0.0
+    for block in sequences.blocks():  # here samples still have the numbers that the caller knows
+        sequences.require_finite(block)
+        largest = max(largest, float(np.abs(block.tokens).max()))
+    limits = np.finfo(sequences.dtype)
+    if largest == 0 or float(limits.tiny) ** 0.25 <= largest <= float(limits.max) ** 0.25:
+        return X
+    power = -int(np.frexp(largest)[1])
+    if hasattr(X, "ndim"):
+        return np.ldexp(X, power)
+    return [np.ldexp(np.asarray(sample), power) for sample in X]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Keep the results of a function for repeated calls, up to a number of bytes."""
+"""How much memory there is, and results that are kept for repeated calls up to a number of bytes."""
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -8,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-__all__ = ["ByteCache", "bounded_cache"]
+__all__ = ["ByteCache", "bounded_cache", "require_memory"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +55,17 @@ class ByteCache(Generic[P, R]):
 def bounded_cache(limit: int) -> Callable[[Callable[P, R]], ByteCache[P, R]]:
     """Return a decorator that keeps the results of a function, up to `limit` bytes of arrays."""
     return lambda function: ByteCache(function, limit)
+
+
+def require_memory(what: str, needed: float) -> None:
+    """Raise a MemoryError if so many bytes are more than this machine has, where it tells."""
+    if not hasattr(os, "sysconf"):
+        return
+    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > present:
+        raise MemoryError(
+            f"{what} needs {needed / 1e9:.3g} GB; this machine has {present / 1e9:.3g} GB"
+        )
 
 
 def _array_bytes(value: Any) -> int:

@@ -1,5 +1,6 @@
 """Finished rows of a map in a file, so that an interrupted map goes on where it was."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,7 @@ class Checkpoint:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             same = found["identity"] == self._identity
+            whole = found["digest"] == _digest(found["identity"], found["rows"])
             rows = [
                 (
                     (str(row["kind"]), float(row["value"])),
@@ -52,7 +54,9 @@ class Checkpoint:
                 )
                 for row in found["rows"]
             ]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
+            whole = False
+        if not whole:
             raise ParameterError("checkpoint", str(path), f"{accepted}, undamaged") from None
         if not same:
             raise ParameterError("checkpoint", str(path), f"{accepted}, or a new file")
@@ -67,8 +71,14 @@ class Checkpoint:
             {"kind": kind, "value": value, "row": [None if np.isnan(v) else v for v in row]}
             for (kind, value), row in self.rows.items()
         ]
-        content = {"what": _KIND, "identity": self._identity, "rows": rows}
+        digest = _digest(self._identity, rows)
+        content = {"what": _KIND, "identity": self._identity, "digest": digest, "rows": rows}
         write_text(self._path, json.dumps(content) + "\n")
+
+
+def _digest(identity: Any, rows: Any) -> str:
+    """Return a hash of all that a file says: a digit that has changed is no row of ours."""
+    return hashlib.sha256(json.dumps([identity, rows]).encode()).hexdigest()
 
 
 def _is_checkpoint(content: bytes) -> bool:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import column_or_1d
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.comparison import Comparison, ComparisonRow, compare
+from sparsetoken.estimators.scaling import in_plain_units
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.limits import MOST_REPEATS
 from sparsetoken.planning.diagnosis_figure import draw_diagnosis
@@ -165,6 +165,7 @@ def diagnose(
     >>> found.samples, found.dimension, len(found.findings) > 0
     (120, 8, True)
     """
+    X = in_plain_units(X)
     tokens, labels = _tokens(X, y)
     splits = validation.integer("splits", splits, low=1, high=MOST_REPEATS)
     seed = validation.integer("seed", seed, low=0)
@@ -196,7 +197,7 @@ def diagnose(
 def _tokens(X: Any, y: Any) -> tuple[Tokens, Array]:
     """Return standardised tokens and the labels, or refuse what cannot be diagnosed."""
     sequences = as_sequences(X)
-    labels = labels_of(X, column_or_1d(y))
+    labels = labels_of(X, y)
     classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if len(classes) != 2:
         raise ParameterError("classes of y", classes.tolist(), "two classes")
@@ -211,6 +212,8 @@ def _tokens(X: Any, y: Any) -> tuple[Tokens, Array]:
         blocks.append(block.tokens.astype(float))
     values = np.concatenate(blocks)
     scale = values.std(axis=0)
+    if not scale.any():
+        raise ParameterError("X", "the same token everywhere", "tokens that differ")
     values = (values - values.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     sequence = np.repeat(np.arange(len(codes)), sequences.lengths)
     return Tokens(values, sequence, codes.astype(bool)), labels

@@ -115,8 +115,14 @@ def learning_curve(
 
 def labels_of(X: Any, y: Any) -> Array:
     """Return the labels (n,), or raise an error that says what is wrong with them."""
-    y = column_or_1d(y)
-    check_classification_targets(y)
+    try:
+        y = column_or_1d(y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise ValueError("NaN or inf among them")
+        check_classification_targets(y)
+    except ValueError as error:
+        reason = str(error).split(". ")[0].splitlines()[0].rstrip(".")
+        raise ParameterError("y", y, f"labels of classes ({reason})") from None
     if len(y) != _num_samples(X):
         raise ParameterError("length of y", len(y), f"{_num_samples(X)}, one label a sample")
     if len(np.unique(y)) < 2:

@@ -1,7 +1,6 @@
 """Trials of a setting, alone or in parallel, with means and standard errors."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,6 +11,7 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import Loss, get_loss, register_loss
+from sparsetoken.numerics.memory import require_memory
 from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.records import UNCERTAINTY, Record
 from sparsetoken.simulation.geometry import AttentionGeometry
@@ -497,14 +497,7 @@ def _require_memory(
     task: Task, training: Training, dimension: int, classifier: str, dtype: str
 ) -> None:
     """Raise a MemoryError before any work if the features alone are larger than the memory."""
-    if not hasattr(os, "sysconf"):
-        return
     samples = round(training.alpha1 * dimension)
     columns = SAMPLERS[classifier].columns(task, dimension)
     needed = samples * min(samples, columns) * np.dtype(dtype).itemsize
-    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > present:
-        raise MemoryError(
-            f"dimension = {dimension} needs {needed / 1e9:.3g} GB for the features; "
-            f"this machine has {present / 1e9:.3g} GB"
-        )
+    require_memory(f"dimension = {dimension}, for the features,", needed)

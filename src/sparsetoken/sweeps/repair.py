@@ -80,32 +80,47 @@ def inspect_store(path: str | Path, fingerprint: str | None = None) -> Inspectio
 
 def rebuild_store(
     path: str | Path, fingerprint: str, cells: Sequence[Mapping[str, Any]], trials: int
-) -> int:
-    """Make a store anew with the rows of a damaged one that are whole; return their number.
+) -> tuple[int, Path]:
+    """Make a store anew with the rows of a damaged one that are whole.
 
-    The damaged store is kept beside it, with the ending .damaged.
+    Returns
+    -------
+    rows : int
+        How many were whole.
+    kept : path
+        The damaged store, beside the new one: with the ending .damaged, and a number if that name
+        is taken.
     """
     place = Path(os.path.realpath(path))
     with lock_store(path), translated_errors(place):
-        rebuilt = place.with_name(place.name + ".rebuilt")
-        rebuilt.unlink(missing_ok=True)
+        rebuilt = place.with_name(f".{place.name}.rebuilt")
+        _remove(rebuilt, "", "-wal", "-shm", "-journal")  # of a repair that was killed
         create_store(rebuilt, fingerprint, cells, trials)
         with StoreWriter(rebuilt, fingerprint, cells, trials) as writer:
             for batch in _batches(_whole_rows(place, fingerprint, len(cells))):
                 writer.save(batch)
             counts = writer.counts()
         _remove(rebuilt, ".lock")
+        kept = _free_name(place.with_name(f"{place.name}.damaged"))
         for ending in ("-wal", "-shm", "-journal", ""):  # the log first: it must not meet another
             old = place.with_name(place.name + ending)
             if old.exists():
-                old.replace(place.with_name(f"{place.name}.damaged{ending}"))
+                old.rename(kept.with_name(kept.name + ending))
         refuse_leftovers(place)
         rebuilt.rename(place)
-    return counts.done + counts.failed + counts.theory_done + counts.theory_failed
+    rows = counts.done + counts.failed + counts.theory_done + counts.theory_failed
+    return rows, kept
 
 
-def _remove(path: Path, ending: str) -> None:
-    path.with_name(path.name + ending).unlink(missing_ok=True)
+def _free_name(path: Path) -> Path:
+    """Return the path, with the first number that makes it new if something has its name."""
+    names = (path, *(path.with_name(f"{path.name}{number}") for number in range(2, 10_000)))
+    return next(name for name in names if not name.exists())
+
+
+def _remove(path: Path, *endings: str) -> None:
+    for ending in endings:
+        path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 def _batches(rows: Iterator[StoredRow]) -> Iterator[list[StoredRow]]:

@@ -254,7 +254,7 @@ def create_store(
     place: Path, fingerprint: str, cells: Sequence[Mapping[str, Any]], trials: int
 ) -> None:
     """Make a store without results, under another name until it is whole."""
-    unfinished = place.with_name(place.name + ".new")
+    unfinished = place.with_name(f".{place.name}.new")  # hidden: no name for a store of one's own
     with translated_errors(place):
         _remove_unfinished(unfinished)
         connection = sqlite3.connect(unfinished, isolation_level=None)
