@@ -14,6 +14,7 @@ from sparsetoken import (
     phase_map,
     predict,
     required_strength,
+    shift,
     strength_curve,
 )
 from sparsetoken.explorer.computing import Batch, compute
@@ -26,6 +27,7 @@ from sparsetoken.explorer.views import (
     FLOOR,
     MAP,
     SCREEN,
+    SHIFT,
     STRENGTH,
     Known,
     Picture,
@@ -170,6 +172,76 @@ def test_points_that_follow_a_slider_are_those_of_predict(over: str) -> None:
     assert followed == len(line["x"]) + 1
 
 
+@pytest.mark.parametrize(
+    ("view", "moved"),
+    [
+        ("strength", {"positive_rate": 0.3}),
+        ("map", {"query_step": 20.0}),
+        ("shift", {"strength": 4.0}),
+    ],
+)
+def test_what_follows_a_slider_to_the_default_accuracy_is_what_is_found_without_one(
+    view: str, moved: dict[str, float]
+) -> None:
+    lighter = {"view": view, "points": 3, "stop": 6 if view == "map" else 2000}
+    known = Known()
+    stage = FIRST if view == "map" else FINAL  # its accuracy is the same, and its last stage long
+
+    def final(known: Known, **values: float) -> dict[Any, tuple[float, float]]:
+        picture = Picture(State.from_values({**lighter, **values}), known)
+        computed(picture, stage)
+        return points_of(picture, stage)
+
+    final(known)
+    followed, anew = final(known, **moved), final(Known(), **moved)
+    assert followed.keys() == anew.keys()
+    for place, (y, bar) in followed.items():
+        other, other_bar = anew[place]
+        assert y == pytest.approx(other, abs=bar + other_bar), place
+
+
+def points_of(picture: Picture, stage: Stage) -> dict[Any, tuple[float, float]]:
+    return {
+        (line.name, line.row, index): (point.y, point.bar)
+        for line in picture.lines
+        for index in picture.chosen(line, stage)
+        if (point := picture._known.points.get(line.key(index))) is not None
+        and point.y is not None
+        and point.bar is not None
+    }
+
+
+def test_a_setting_moves_the_keys_of_the_lines_that_it_matters_to() -> None:
+    """Names of fields against lines: a field without influence leaves what is known as it is."""
+
+    def keys(**values: Any) -> dict[str, Any]:
+        state = State.from_values({"points": 3, **values})
+        return {
+            line.name: [line.key(i) for i in range(3)] for line in Picture(state, Known()).lines
+        }
+
+    def moved(change: dict[str, Any], **values: Any) -> set[str]:
+        before, after = keys(**values), keys(**{**values, **change})
+        return {name for name in before if before[name] != after[name]}
+
+    everyone = {"attention", "pooled", "vectorised", "floor"}
+    assert moved({"length": 20}) == everyone
+    assert moved({"ridge": 0.1}) == everyone - {"floor"}
+    assert moved({"query_step": 3.0}) == {"attention"}
+    assert moved({"alpha1": 3.0}) == set()  # it is on the axis
+    assert moved({"alpha1": 3.0}, over="strength") == everyone
+    assert moved({"alpha0": 3.0}, over="strength") == {"attention", "floor"}
+    assert moved({"alpha0": 3.0}, over="alpha") == {"attention"}  # how samples are shared
+    assert moved({"query_step": 3.0}, given_query=True) == set()
+    assert moved({"alpha0": 3.0, "alpha1": 3.0}, reuse=True) == set()
+    (flat,) = {tuple(points) for points in [keys(over="query_step")["pooled"]]}
+    assert len(set(flat)) == 1
+    assert moved({"strength": 2.0, "ridge": 1.0}, view="strength") == set()
+    assert moved({"error": 0.01}, view="strength") == {"attention", "pooled", "bayes"}
+    assert moved({"alpha1": 1.0, "ridge": 1.0}, view="query") == set()
+    assert moved({"alpha0": 1.0}, view="capacity") == {"attention"}
+
+
 def computed(picture: Picture, stage: Stage) -> list[Batch]:
     batches = picture.batches(stage)
     for batch in batches:
@@ -225,6 +297,7 @@ def test_a_law_of_informative_tokens_is_a_setting() -> None:
         (strength_curve, STRENGTH),
         (floor_curve, FLOOR),
         (phase_map, MAP),
+        (shift, SHIFT),
     ],
 )
 def test_numbers_at_rest_are_as_accurate_as_those_of_the_package(function: Any, accuracy: Any):

@@ -334,3 +334,18 @@ def test_near_chance_attention_needs_as_much_as_bayes_and_pooling(error: float) 
     truth = 2 * float(norm.isf(error)) * task.length**0.5  # of pooling, in closed form
     assert found.solution.status is Status.BEYOND_REACH
     assert abs(found.strength - truth) <= found.uncertainty < 0.4 * truth
+
+
+@pytest.mark.parametrize("classifier", ["attention", "bayes", "pooled"])
+def test_required_strength_from_a_similar_answer_is_the_one_found_without(classifier: str) -> None:
+    task = Task(50, 1, 1.0)
+    alone = required_strength(task, error=0.05, classifier=classifier)
+    # Close by, and far: another length, rate and error.
+    for other, error in ((Task(60, 1, 1.0), 0.05), (Task(2000, 1, 1.0, positive_rate=0.1), 0.002)):
+        near = required_strength(other, error=error, classifier=classifier)
+        found = required_strength(task, error=0.05, classifier=classifier, near=near)
+        assert found.strength == pytest.approx(
+            alone.strength, abs=found.uncertainty + alone.uncertainty
+        )
+    with pytest.raises(ParameterError, match="near"):
+        required_strength(task, error=0.05, near=3.0)

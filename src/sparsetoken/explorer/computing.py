@@ -11,8 +11,8 @@ begin from travels with the batch, so that it does not matter which worker takes
 import math
 import pickle
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity_curve
 from sparsetoken.theory.floor import floor_curve
-from sparsetoken.theory.oracle import required_strength, strength_curve
+from sparsetoken.theory.oracle import RequiredStrength, required_strength
 from sparsetoken.theory.prediction import Prediction, Predictor, curve, predict
 from sparsetoken.theory.usage import Usage
 
@@ -33,6 +33,8 @@ __all__ = ["ALL_SAMPLES", "Batch", "Point", "Source", "Stale", "compute", "share
 
 # On an axis: all samples per dimension, of query and readout together.
 ALL_SAMPLES = "alpha"
+_SAMPLES = ("alpha0", "alpha1")
+_FIELDS = {item.name for kind in (Task, Training, Query) for item in fields(kind)}
 
 # Of a longer sequence only so many tokens are shown.
 _SHOWN_TOKENS = 200
@@ -100,25 +102,40 @@ class Source:
 
     def key(self, value: float) -> Hashable:
         """Return what decides the answer at a value of the varied field, and nothing else."""
-        task, training, query = self.task, self.training, self.query
-        place: tuple[Any, ...] = (self.over, value)
-        if self.over == ALL_SAMPLES and self.kind == "predict":
-            training, place = share_out(training, self.classifier, value), ()
-        elif self.over in _names(task, training, query):
-            task, training, query = vary(self.over, value, task, training, query)
-            place = ()
-        training_key: Training | None = training
-        if self.kind in ("floor", "strength"):
-            training_key = None
-        elif self.classifier != "attention" or query is not None:
-            # Nothing is learnt before the readout.
-            training_key = Training(1.0, training.alpha1, training.loss, training.ridge)
-        if self.kind in ("capacity", "align", "turning") and training_key and not training.reuse:
-            training_key = training_key.replace(alpha1=1.0, ridge=1.0)
+        fixed, varies = self._decisive
+        return (*fixed, self.over, value) if varies else fixed
+
+    @cached_property
+    def _decisive(self) -> tuple[tuple[Hashable, ...], bool]:
+        """Return what decides the answers beside the varied field, and whether that one does."""
+        settings = {**self.task.to_dict(), **self._training()}
+        if self.query is not None:
+            settings |= self.query.to_dict()
         if self.kind == "strength":
-            task = task.replace(strength=1.0)
-        settings = (task, training_key, query)
-        return (self.kind, self.classifier, self.quantity, self.options, *settings, *place)
+            del settings["strength"]
+        samples = self.training.reuse or self.over == ALL_SAMPLES
+        varied = _SAMPLES if samples and self.over in (*_SAMPLES, ALL_SAMPLES) else (self.over,)
+        matters = any(name in settings for name in varied)
+        fixed: list[Hashable] = [item for item in settings.items() if item[0] not in varied]
+        if self.over == ALL_SAMPLES and self.classifier == "attention":
+            fixed.append(share_out(self.training, self.classifier, 1.0))
+        own = self.over not in _FIELDS
+        head = (self.kind, self.classifier, self.quantity, self.options)
+        return (*head, *fixed), matters or own
+
+    def _training(self) -> dict[str, Any]:
+        """Return the fields of training that matter."""
+        if self.kind in ("floor", "strength"):
+            return {}
+        values = self.training.to_dict()
+        if self.classifier != "attention" or self.query is not None:
+            # Nothing is learnt before the readout.
+            values = {name: values[name] for name in ("alpha1", "loss", "ridge")}
+        elif self.training.reuse:
+            return values
+        if self.kind in ("capacity", "align", "turning"):
+            del values["alpha1"], values["ridge"]
+        return values
 
 
 @dataclass(frozen=True)
@@ -164,10 +181,6 @@ def compute(batch: Batch, check: Callable[[], None]) -> list[Point]:
             yield value
 
     return _KINDS[batch.source.kind](batch, checked())
-
-
-def _names(*settings: Task | Training | Query | None) -> list[str]:
-    return [name for item in settings if item is not None for name in item.to_dict()]
 
 
 def _varied(
@@ -218,6 +231,10 @@ class _Follower:
         self.predictor.query, self.settings, self.moving = query, settings, moving
         return self.predictor.predict(task, training)
 
+    def again(self, task: Task, training: Training, _: Query | None) -> Prediction:
+        """Predict at the last settings, in another way of use."""
+        return self.predictor.predict(task, training)
+
 
 def _followed(batch: Batch, values: Iterator[float]) -> list[Point]:
     """Predict from what is known of the place, or else from the point before."""
@@ -234,6 +251,24 @@ def _followed(batch: Batch, values: Iterator[float]) -> list[Point]:
     return found
 
 
+def _used(batch: Batch, values: Iterator[float]) -> list[Point]:
+    """Predict for other lengths at test time: trained once, from where it was a moment ago."""
+    source = batch.source
+    assert batch.memories is not None
+    settings = source.task, source.training, source.query
+    ways = {name.removeprefix("at_"): value for name, value in source.options}
+    path = Predictor(source.classifier, source.query, Usage(), batch.tolerance)
+    memory = next(filter(None, batch.memories), b"")
+    follower: _Follower = pickle.loads(memory) if memory else _Follower(path, {})
+    found = []
+    for number, value in enumerate(values):
+        follower.predictor.usage = Usage(**ways).varied("length", value, source.task)
+        record = follower.predict(*settings) if number == 0 else follower.again(*settings)
+        found += _points(batch, [record])
+    memory = pickle.dumps(follower)
+    return [point._replace(memory=memory) for point in found]
+
+
 def _settings(source: Source, value: float) -> tuple[Task, Training, Query | None]:
     """Return the settings at a place of the x axis."""
     if source.over == ALL_SAMPLES:
@@ -244,7 +279,7 @@ def _settings(source: Source, value: float) -> tuple[Task, Training, Query | Non
 def _predictions(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
     if batch.memories is not None:
-        return _followed(batch, values)
+        return (_used if source.over == "at_length" else _followed)(batch, values)
     if source.over == ALL_SAMPLES:
         name = source.classifier
         ask = partial(predict, classifier=name, query=source.query, tolerance=batch.tolerance)
@@ -276,11 +311,18 @@ def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
         "classifier": source.classifier,
         "tolerance": batch.tolerance,
     }
-    if source.over in source.task.to_dict() and source.over != "strength":
-        along = strength_curve(source.task, over=source.over, values=values, **options)
-        return _points(batch, along)
-    # Nothing else matters to it.
-    return _points(batch, [required_strength(source.task, **options) for _ in values])
+    memories = batch.memories or (b"",) * len(batch.values)
+    found: list[Point] = []
+    last: RequiredStrength | None = None
+    for value, memory in zip(values, memories, strict=True):
+        task = source.task
+        if source.over in task.to_dict() and source.over != "strength":
+            (task,) = vary(source.over, value, task)
+        near = pickle.loads(memory) if memory else last
+        last = required_strength(task, near=near, **options)
+        (point,) = _points(batch, [last])
+        found.append(point._replace(memory=pickle.dumps(last)))
+    return found
 
 
 def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:

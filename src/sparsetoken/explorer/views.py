@@ -10,7 +10,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -75,12 +75,17 @@ class Accuracy(NamedTuple):
 DEFAULT = Accuracy(5e-3, 1e-4)
 # Those of other functions of the package, and what the eye can tell where that takes too long.
 FLOOR = Accuracy(5e-3, 1e-3)
-MAP = SHIFT = Accuracy(5e-3, 2e-3)
+SHIFT = Accuracy(5e-3, 1e-3)
+# A map from where it was a moment ago costs no more at the finer one.
+MAP = Accuracy(2e-3, 2e-3)
 CAPACITY = Accuracy(0.2, 1e-2)
 STRENGTH = Accuracy(0.05, 2e-3)
 
 # In a map beside the classifiers: training data are separable where it is above 1.
 CAPACITY_RATIO = "capacity_ratio"
+
+# Views whose lines begin where they were also at the default accuracy.
+_FOLLOWED = ("strength", "map", "shift")
 
 # Points of one batch. Each begins where the one before it ended, so that a whole line costs little
 # more than a few points; a dear one is shared by two workers.
@@ -189,6 +194,7 @@ class Picture:
         self._known = known
         self._stage = FIRST
         self.lines = lines_of(state)
+        self._rows = max((line.row or 0 for line in self.lines), default=0) + 1
         self._here = _numbers_here(state, self.lines)
         for number, pinned in enumerate(state.pinned()):
             if pinned.view == state.view and state.view not in ("map", "turning", "inside"):
@@ -226,9 +232,12 @@ class Picture:
                 if key not in self._asked and not good:
                     self._asked.add(key)
                     missing.append(line.asked[index])
-        place = (lines[0].place, tolerance)
-        # At last as the package computes it; before, from where a point was a moment ago.
-        follow = source.kind == "predict" and source.over != "at_length" and stage is not FINAL
+        # Searches for a strength begin at any accuracy where the last one ended.
+        place = (lines[0].place, None if source.kind == "strength" else tolerance)
+        # From where a point was a moment ago; numbers and learning curves at last as the package
+        # computes them.
+        follow = source.kind in ("predict", "strength") and not exactly
+        follow = follow and (stage is not FINAL or self.state.view in _FOLLOWED)
         for values in _shared_out(sorted(missing), _batch_size(source, stage)):
             memories = tuple(self._known.memories.get((place, value)) or b"" for value in values)
             yield Batch(source, values, tolerance, place, memories if follow else None)
@@ -259,14 +268,13 @@ class Picture:
         """Return whether all points are known that the first stage asks for."""
         return all(self._known.points.get(line.key(i)) for i in self.chosen(line, FIRST))
 
-    def chosen(self, line: Line, stage: Stage) -> list[int]:
+    def chosen(self, line: Line, stage: Stage) -> tuple[int, ...]:
         """Return which points of a line a stage asks for."""
         if line.row is None:
             wanted = min(stage.points, len(line.x))
             return _some(len(line.x), wanted // 2 + 1 if line.dear else wanted)
-        rows = max(other.row or 0 for other in self.lines) + 1
         side = self._side(stage)
-        return _some(len(line.x), side) if line.row in _some(rows, side) else []
+        return _some(len(line.x), side) if line.row in _some(self._rows, side) else ()
 
     def _side(self, stage: Stage | None = None) -> int:
         """Return how many points the side of a map has, at most."""
@@ -349,12 +357,13 @@ def _shared_out(values: Sequence[float], most: int) -> Iterator[tuple[float, ...
         yield tuple(values[part * len(values) // parts : (part + 1) * len(values) // parts])
 
 
-def _some(count: int, wanted: int) -> list[int]:
+@cache
+def _some(count: int, wanted: int) -> tuple[int, ...]:
     """Return about so many of `count` places, evenly; those of fewer are among those of more."""
     step = 1
     while (count - 1) / step + 1 > wanted and step < count:
         step *= 2
-    return sorted({*range(0, count, step), max(count - 1, 0)}) if count else []
+    return tuple(sorted({*range(0, count, step), max(count - 1, 0)})) if count else ()
 
 
 def lines_of(state: State) -> list[Line]:
@@ -515,14 +524,11 @@ def _map(state: State) -> list[Line]:
     if "attention" not in state.classifiers:
         return rows
     for row in _rows(state, "capacity", ("attention",), "alpha", CAPACITY):
-        varied = [vary(state.over, value, *_settings_of(row)) for value in row.x]
-        scale = tuple(training.alpha1 for _, training, _ in varied)
+        training = row.source.training
+        tied = ("alpha0", "alpha1") if training.reuse else ("alpha1",)
+        scale = row.x if state.over in tied else (training.alpha1,) * len(row.x)
         rows.append(replace(row, name=CAPACITY_RATIO, scale=scale))
     return rows
-
-
-def _settings_of(line: Line) -> tuple[Task, Training, Query | None]:
-    return line.source.task, line.source.training, line.source.query
 
 
 def _rows(

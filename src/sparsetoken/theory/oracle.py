@@ -192,6 +192,7 @@ def required_strength(
     nonlinearity: str = "sigmoid",
     sharpness: float | None = None,
     tolerance: float = _STRENGTH_TOLERANCE,
+    near: RequiredStrength | None = None,
 ) -> RequiredStrength:
     """Return the least strength θ at which `oracle` reaches the given error; the inverse of it.
 
@@ -205,6 +206,8 @@ def required_strength(
     tolerance : float
         Wanted numerical error, as a fraction of the strength, or of the error where that depends
         little on the strength. If it cannot be reached, the uncertainty says so.
+    near : RequiredStrength, optional
+        The answer to a similar question, where the search begins: it is found sooner then.
 
     Returns
     -------
@@ -217,7 +220,8 @@ def required_strength(
     32.9
     """
     judge = _judge(task, classifier, nonlinearity, sharpness)
-    return _searched(judge, task, error, tolerance)
+    validation.instance("near", near, RequiredStrength, optional=True)
+    return _searched(judge, task, error, tolerance, near)
 
 
 def _searched(
@@ -652,8 +656,9 @@ class _StrengthSearch:
 
         `near` is the answer to a similar question.
         """
-        rough = near.strength if near and np.isfinite(near.uncertainty) else self._first()
-        last: float | None = None
+        rough, last = self._first(), None
+        if near is not None and np.isfinite(near.uncertainty):
+            rough, last = near.strength, near.sharpness
         for _ in range(_ROUNDS):
             self._fix(rough, last)
             following = self._root(rough)

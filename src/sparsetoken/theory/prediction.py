@@ -359,7 +359,8 @@ class Predictor:
         self._trails: dict[int, Trail] = {}
         self._trained: dict[int, LimitReadout] = {}
         self._trained_for: Any = None
-        self._best: tuple[Any, float] | None = None
+        # By length at test time: what the best sharpness was for, and that.
+        self._best: dict[int, tuple[Any, float]] = {}
         # As powers of two, by way of use, what the last law at test time would have needed.
         self._needed: dict[Any, int] = {}
         self._accuracy = self.tolerance
@@ -444,16 +445,22 @@ class Predictor:
             assert wanted is not None
             return wanted
         key = (self._trained_for, self.usage)
-        if self._best is None or self._best[0] != key:
-            found = best_sharpness(
-                lambda other, points: make(other, log2_points=points),
-                readout.weights,
-                query,
-                recalibrate=recalibrate,
-                near=self._best[1] if self._best is not None else None,
-            )
-            self._best = (key, found)
-        return self._best[1]
+        length = (self.usage.at or self._trained_for[0]).length
+        near: float | None = None
+        if self._best:
+            nearest = min(self._best, key=lambda other: abs(np.log(other / length)))
+            known, near = self._best[nearest]
+            if known == key:
+                return near
+        found = best_sharpness(
+            lambda other, points: make(other, log2_points=points),
+            readout.weights,
+            query,
+            recalibrate=recalibrate,
+            near=near,
+        )
+        self._best[length] = (key, found)
+        return found
 
     def _train(
         self, task: Task, training: Training, query: Query | None, size: int
