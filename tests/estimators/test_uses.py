@@ -75,8 +75,9 @@ def test_whitening_is_chosen_where_tokens_share_directions() -> None:
 
 def test_a_fit_that_stops_early_says_so() -> None:
     X, y, _ = equal_bags()
-    with pytest.warns(ConvergenceWarning, match="max_iter = 1 "):
+    with pytest.warns(ConvergenceWarning, match="max_iter = 1 ") as caught:
         AttentionClassifier(**QUICK, max_iter=1).fit(X, y)
+    assert caught[0].filename == __file__  # it points at the call
 
 
 def test_verbose_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +117,16 @@ def test_evidence_is_what_the_decision_loses_without_the_token(fitted: Any) -> N
     )
 
 
+def test_evidence_keeps_its_digits_where_one_token_has_all_of_the_weight(fitted: Any) -> None:
+    model, X, _, _ = fitted
+    sharp = model.with_sharpness(200.0)
+    assert np.median(sharp.attention(X[:20]).max(axis=1)) == 1
+    evidence, whole = sharp.evidence(X[:20]), sharp.decision_function(X[:20])
+    for token in range(X.shape[1]):
+        without = sharp.decision_function(np.delete(X[:20], token, axis=1))
+        np.testing.assert_allclose(evidence[:, token], whole - without, rtol=1e-5, atol=1e-7)
+
+
 def test_false_alarms_are_as_many_as_allowed(fitted: Any) -> None:
     # Held-out negatives: 4,000 sequences of 10 tokens; the count of false alarms has a standard
     # error of about √(allowed/4000), and 4 of them are accepted.
@@ -132,6 +143,28 @@ def test_false_alarms_are_as_many_as_allowed(fitted: Any) -> None:
     hits = [where in tokens for tokens, where in zip(found, positions[y == 1], strict=True)]
     assert np.mean(hits) > 0.95
     assert any(len(tokens) == 0 for tokens in model.locate(X[y == 0], false_alarms=0.1))
+
+
+def test_each_class_has_a_background_of_its_own() -> None:
+    # Held-out negatives: 2,000 sequences of 10 tokens. As in the test before, 4 standard errors,
+    # √(2 · 0.2/2000) = 0.014 each, are accepted; the other class's background gives 0.12 and 0.33.
+    rng = np.random.default_rng(6)
+    X, classes = rng.standard_normal((300, 10, 5)), np.array(["none", "low", "high"] * 100)
+    X[classes == "low", 0, 0] += 5
+    X[classes == "high", 1] *= 4
+    model = AttentionClassifier(refine=True, tied=False, ridge=0.01).fit(X, classes)
+    negatives, others = rng.standard_normal((2, 2000, 10, 5))
+    model.learn_background(negatives, target="low")
+    with pytest.raises(ParameterError, match="target='high'"):
+        model.locate(others, target="high", false_alarms=0.2)
+    with pytest.raises(ParameterError, match="learn_background"):
+        model.locate(others, false_alarms=0.2)
+    model.learn_background(negatives, target="high").learn_background(negatives)
+    for target in ("low", "high", None):
+        found = model.locate(others, target=target, false_alarms=0.2)
+        assert abs(np.mean([len(tokens) for tokens in found]) - 0.2) < 4 * np.sqrt(0.4 / 2000)
+    with pytest.raises(ParameterError, match="learn_background"):  # another fit, other scores
+        model.fit(X, classes).locate(others, target="low", false_alarms=0.2)
 
 
 def test_locations_skip_padding_and_need_a_background() -> None:

@@ -125,7 +125,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
                 f"the fit stopped after max_iter = {self.max_iter} steps before it converged to "
                 f"tol = {self.tol}; raise max_iter, or the ridge (here {recipe.ridge:g})",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         sharpness = [sharpness_of(one.heads, labelled, scaler) for one in fitted]
         return AttentionModel(
@@ -136,6 +136,11 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             tuple(fitted),
             np.array(sharpness),
         )
+
+    def _fit_labelled(self, labelled: LabelledSequences, classes: Array) -> None:
+        super()._fit_labelled(labelled, classes)
+        # What another fit has learnt says nothing of this one.
+        self.backgrounds_: dict[Any, Background] = {}
 
     def _whitened(
         self, labelled: LabelledSequences, scaler: Scaler, wishes: Wishes
@@ -196,11 +201,13 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             Sequences of the negative class that were not used in `fit`. To control a false alarms
             in sequences of L tokens takes at least L/a tokens here.
         target : class label, optional
-            With three or more classes, the class to locate.
+            With three or more classes, the class to locate. Each has a background of its own, and
+            so has that of each sequence's predicted class, which is learnt without `target`.
         """
         sequences = self._fitted_sequences(X, mask)
         scores = self._per_token(sequences, target, self.model_.token_scores)
-        self.background_ = Background.of(np.concatenate(scores))
+        learnt = Background.of(np.concatenate(scores))
+        self.backgrounds_ = {**self.backgrounds_, self._told_apart(target): learnt}
         return self
 
     def locate(
@@ -243,23 +250,29 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             weights[~sequences.token_mask] = -1.0
         return np.array([np.argsort(-row, kind="stable")[:k] for row in weights])
 
+    def _told_apart(self, target: Any) -> Any:
+        """Return the target if there are several; two classes have one problem, whatever it says."""
+        return target if len(self.model_.problems) > 1 else None
+
     def _outstanding(self, sequences: Sequences, target: Any, false_alarms: float) -> list[Array]:
         """Return the tokens whose p-value times the length is at most `false_alarms`."""
         allowed = real("false_alarms", false_alarms, low=0, inclusive=False)
-        if not hasattr(self, "background_"):
+        background = self.backgrounds_.get(self._told_apart(target))
+        if background is None:
+            how = "X_negative" if target is None else f"X_negative, target={target!r}"
             raise ParameterError(
-                "false_alarms", false_alarms, "a call of learn_background(X_negative) first"
+                "false_alarms", false_alarms, f"a call of learn_background({how}) first"
             )
         needed = int(np.ceil(sequences.lengths.max() / allowed))
-        if self.background_.count < needed:
+        if background.count < needed:
             warnings.warn(
-                f"the background has {self.background_.count} tokens; to let any token of the "
+                f"the background has {background.count} tokens; to let any token of the "
                 f"longest sequence stand out takes {needed}: learn it from more sequences",
                 UserWarning,
                 stacklevel=3,
             )
         scores = np.concatenate(self._per_token(sequences, target, self.model_.token_scores))
-        p_values = self.background_.p_values(scores)
+        p_values = background.p_values(scores)
         found = []
         ends = np.cumsum(sequences.lengths)
         masks = sequences.token_mask
@@ -380,6 +393,8 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         """Return a copy with the queries times factors, and these biases."""
         moved = copy(self)
         moved.model_ = self.model_.moved(factors, biases)
+        if not np.all(factors):  # without a query, tokens are scored by the readout
+            moved.backgrounds_ = {}
         return moved
 
     @one_thread

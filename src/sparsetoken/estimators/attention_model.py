@@ -82,15 +82,11 @@ class AttentionModel:
         heads = self.problems[problem].heads
         count = len(heads.queries)
         scores = self.scaler.scores(np.vstack([heads.queries, heads.weights]), block.tokens)
-        weights, values = self.pooling.weights(scores[:count], block), scores[count:]
+        scores, values = scores[:count], scores[count:]
+        weights = self.pooling.weights(scores, block)
         parts = weights * values
         if isinstance(self.pooling, Softmax):
-            pooled = np.repeat(segment_sums(parts, block), block.lengths, axis=1)
-            # 1 - p from the other tokens' weights, which keeps its digits when p is nearly 1.
-            others = np.repeat(segment_sums(weights, block), block.lengths, axis=1) - weights
-            others = np.maximum(others, np.finfo(weights.dtype).eps)
-            alone = np.repeat(block.lengths == 1, block.lengths)
-            parts = np.where(alone, values, weights * (values - pooled) / others)
+            parts = _falls(scores, values, weights, block)
         evidence = parts.sum(axis=0)
         if heads.extremes is not None:
             evidence += extreme_evidence(
@@ -131,3 +127,23 @@ class AttentionModel:
             for problem, factor, bias in zip(self.problems, factors, biases, strict=True)
         )
         return replace(self, problems=problems, sharpness=factors * self.sharpness)
+
+
+def _falls(scores: Array, values: Array, weights: Array, block: Block) -> Array:
+    """Return by how much Σ p v of a softmax falls without each token: (heads, N).
+
+    Where a token has more than half of the weight, 1 - p and v - Σ p v lose their digits: the other
+    tokens' softmax is computed without it.
+    """
+
+    def pooled(weights: Array) -> Array:
+        return np.repeat(segment_sums(weights * values, block), block.lengths, axis=1)
+
+    large = weights > 0.5  # at most one token of a sequence
+    without = Softmax().weights(np.where(large, np.finfo(scores.dtype).min / 4, scores), block)
+    others = np.where(large, 1, 1 - weights)
+    falls = np.where(
+        large, pooled(weights) - pooled(without), weights * (values - pooled(weights)) / others
+    )
+    alone = np.repeat(block.lengths == 1, block.lengths)
+    return np.asarray(np.where(alone, values, falls))
