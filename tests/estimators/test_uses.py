@@ -273,6 +273,9 @@ def test_export_as_a_graph(tmp_path: Path) -> None:
     model = AttentionClassifier(heads=2, **QUICK).fit(X, np.arange(90) % 3)
     model.export(tmp_path / "probe.onnx")
     run = reference.ReferenceEvaluator(str(tmp_path / "probe.onnx"))
+    assert (
+        run.proto_.ir_version <= 8
+    )  # which has operators of set 17; runtimes lag behind the newest
     for row in X[:5]:
         decision, _ = run.run(None, {"tokens": row.astype(np.float32)})
         np.testing.assert_allclose(

@@ -76,6 +76,9 @@ def _write_onnx(arrays: dict[str, Array], target: Path) -> None:
         ],
         initializer=constants,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    operators = [helper.make_opsetid("", 17)]
+    # The package's own, newest format is one that runtimes of the same day refuse to load.
+    oldest = helper.find_min_ir_version_for(operators)
+    model = helper.make_model(graph, opset_imports=operators, ir_version=oldest)
     onnx.checker.check_model(model)
     onnx.save(model, str(target))
