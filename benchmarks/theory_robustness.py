@@ -159,7 +159,10 @@ def check_settings(numbers: range, tolerance: float, reused: bool) -> list[Recor
             held = capacities.call(
                 f"[{number}] {setting}",
                 lambda s=setting: capacity(
-                    s.task, query=s.query, training=s.training, classifier=s.classifier
+                    s.task,
+                    query=s.query,
+                    training=None if s.query or s.classifier != "attention" else s.training,
+                    classifier=s.classifier,
                 ),
                 capacity_faults,
             )

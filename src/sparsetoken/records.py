@@ -98,6 +98,8 @@ class Curve(Sequence[_R], Generic[_R]):
         The results, one for each value.
     settings : dict
         What stays fixed; the caption of a figure.
+    main : str
+        The quantity that is drawn unless another is asked for; by default the records' first.
 
     Examples
     --------
@@ -111,6 +113,7 @@ class Curve(Sequence[_R], Generic[_R]):
     values: tuple[float, ...]
     records: tuple[_R, ...]
     settings: Mapping[str, Any]
+    main: str = ""
 
     @overload
     def __getitem__(self, index: int) -> _R: ...
@@ -146,21 +149,39 @@ class Curve(Sequence[_R], Generic[_R]):
 
     def plot(
         self,
-        quantity: str = "test_error",
+        quantity: str | None = None,
         *,
         axes: Any = None,
         look: str = "",
         logarithmic: bool = False,
     ) -> Any:
-        """Draw a quantity with its error band against the varied field; return the axes."""
+        """Draw a quantity with its error band against the varied field; return the axes.
+
+        Parameters
+        ----------
+        quantity : str, optional
+            A number of the records; by default `main`, or their first.
+        axes : matplotlib Axes, optional
+        look : str, optional
+            The name of a look of `sparsetoken.plotting`; by default the classifier's.
+        logarithmic : bool
+            Whether the abscissa is.
+        """
         from sparsetoken.plotting import describe, draw_band, look_of, named, new_figure
 
+        entries = [measured(record.to_dict()) for record in self.records]
+        known = [name for name, (value, _) in entries[0].items() if _is_number(value)]
+        quantity = quantity or self.main or known[0]
+        if quantity not in known:
+            raise ParameterError("quantity", quantity, "one of " + ", ".join(known))
         if axes is None:
             figure, (axes,) = new_figure()
             figure.suptitle(describe(self.settings), fontsize=6, wrap=True)
-        entries = [measured(row)[quantity] for row in self.to_rows()]
-        heights, bars = zip(*((value, bar or 0.0) for value, bar in entries), strict=True)
-        draw_band(axes, self.values, heights, bars, look_of(look or self.settings["classifier"]))
+        heights, bars = zip(
+            *((value, bar or 0.0) for value, bar in (one[quantity] for one in entries)), strict=True
+        )
+        look = look or str(self.settings.get("classifier", quantity))
+        draw_band(axes, self.values, heights, bars, look_of(look))
         axes.set_xlabel(named(self.over))
         axes.set_ylabel(named(quantity))
         if logarithmic:
@@ -185,6 +206,10 @@ class Curve(Sequence[_R], Generic[_R]):
         rows = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
         rows += ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in body]
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def measured(row: Mapping[str, Any]) -> dict[str, tuple[Any, float | None]]:

@@ -10,7 +10,7 @@ TASK, QUERY = Task(10, 1, 5.0), Query(0.9, 1.0)
 def test_the_extrapolated_mean_and_spread_are_those_of_trials_at_that_dimension(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At α1 = 0.3 the bias is clear: without it the mean would be off by four bars."""
+    """At α1 = 0.3 the difference is clear: without it the mean would be off by four bars."""
     training = Training(4.0, 0.3, ridge=1e-2)
     monkeypatch.setattr(module, "_NUMBERS", 0.0)
     found = finite_size(TASK, training, dimension=400, query=QUERY, trials=400)
@@ -23,7 +23,7 @@ def test_the_extrapolated_mean_and_spread_are_those_of_trials_at_that_dimension(
     # z < 4 with standard errors of both; the extrapolation's own error is part of the bar.
     assert abs(found.test_error - mean) < 4 * bar
     assert abs(found.limit - mean) > 2 * error
-    assert found.bias > 2 * found.uncertainty["bias"]
+    assert found.difference > 2 * found.uncertainty["difference"]
     # The spread of 400 trials has a relative standard error of 1/√800 = 3.5 %.
     spread = float(np.std(known.values("test_error"), ddof=1))
     assert found.spread == pytest.approx(spread, rel=0.25)

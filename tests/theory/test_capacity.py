@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import integrate, optimize
@@ -205,3 +207,17 @@ def test_a_curve_of_capacities_agrees_with_its_points(over: str) -> None:
 def test_a_curve_of_capacities_refuses_fields_that_nothing_has() -> None:
     with pytest.raises(ParameterError, match="over"):
         capacity_curve(Task(10, 1, 5.0), over="alpha0", values=[1.0], classifier="pooled")
+
+
+@pytest.mark.parametrize("given", [{"classifier": "pooled"}, {"query": Query(0.9, 1.5)}])
+def test_a_training_that_nothing_reads_is_refused(given: dict[str, Any]) -> None:
+    task, training = Task(10, 1, 5.0), Training(4.0, 2.0)
+    for call in (
+        lambda: capacity(task, training, **given),
+        lambda: capacity_curve(task, training, values=[3.0], **given),
+    ):
+        with pytest.raises(ParameterError, match=r"training = .* nothing else reads it"):
+            call()
+    # A field of it may be the abscissa, of a line that is flat.
+    flat = capacity_curve(task, training, over="alpha0", values=[1.0, 2.0], **given)
+    assert flat[0].alpha == flat[1].alpha

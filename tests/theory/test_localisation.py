@@ -120,3 +120,5 @@ def test_localise_refuses_wrong_arguments():
         localise(Task(10, 1, 5.0), query=Query(0.5, 1.0)).top(0)
     with pytest.raises(ParameterError, match="sharpness"):
         localise(Task(10, 1, 5.0), query=Query(0.5, 1.0), at_sharpness=-1.0)
+    with pytest.raises(ParameterError, match=r"training = .* the query is given"):
+        localise(Task(10, 1, 5.0), Training(4.0, 2.0), query=Query(0.5, 1.0))

@@ -249,7 +249,7 @@ def test_capacity_of_a_mixture_is_that_of_its_own_formula() -> None:
         for mu in np.linspace(0, 2, 15)
         for b in np.linspace(-1, 1, 15)
     ]
-    found = capacity(task, Training(1.0, 1.0), classifier="pooled").alpha
+    found = capacity(task, classifier="pooled").alpha
     assert 1 / found == pytest.approx(min(grid), rel=0.03)
 
 

@@ -199,7 +199,6 @@ def test_classifiers_without_a_learnt_query_do_not_notice() -> None:
             predict(TASK, TRAINING, **choice).test_error
             == predict(TASK, split, **choice).test_error
         )
-    assert capacity(TASK, TRAINING, classifier="pooled") == capacity(TASK, classifier="pooled")
 
 
 def test_the_query_is_that_of_align_and_shifts_work() -> None:

@@ -223,13 +223,14 @@ def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     """Predict how many samples per dimension a classifier can separate."""
     from sparsetoken.theory.capacity import capacity as capacity_once
 
-    def evaluate(task: Task, training: Training, query: Query | None) -> Record:
-        return capacity_once(
-            task, training, classifier=classifier, query=query, tolerance=tolerance
-        )
-
     settings = (read_task(options), read_training(options), read_query(options))
-    matter = (*_TASK, *_query_fields(classifier, settings[2]))
+    fields = _query_fields(classifier, settings[2])
+
+    def evaluate(task: Task, training: Training, query: Query | None) -> Record:
+        learnt = training if fields == _LEARNING else None
+        return capacity_once(task, learnt, classifier=classifier, query=query, tolerance=tolerance)
+
+    matter = (*_TASK, *fields)
     _show_each(classifier, settings, options, evaluate, ("alpha",), matter)
 
 

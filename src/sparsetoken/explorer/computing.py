@@ -25,6 +25,7 @@ from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity_curve
 from sparsetoken.theory.floor import floor_curve
+from sparsetoken.theory.laws import classifier_law
 from sparsetoken.theory.oracle import RequiredStrength, required_strength
 from sparsetoken.theory.prediction import Prediction, Predictor, curve, predict
 from sparsetoken.theory.usage import Usage
@@ -327,9 +328,11 @@ def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
 
 def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
+    learnt = source.query is None and classifier_law(source.classifier).takes_query
+    varied = source.over in source.training.to_dict()
     found = capacity_curve(
         source.task,
-        source.training,
+        source.training if learnt or varied else None,
         over=source.over,
         values=values,
         classifier=source.classifier,

@@ -21,6 +21,7 @@ from sparsetoken.explorer.views import (
     map_axes,
 )
 from sparsetoken.task import Query, Task, Training
+from sparsetoken.theory.laws import classifier_law
 from sparsetoken.validation import ParameterError
 
 __all__ = ["as_command", "as_python", "as_study"]
@@ -90,7 +91,9 @@ def _expression(line: Line, state: State) -> tuple[str, str]:
         call = f"required_strength({settings['task']}, {options}).strength"
         return "required_strength", f"[{call} for value in values]"
     given = f", query={settings['query']}" if source.query is not None else ""
-    options = f"training={settings['training']}, classifier={source.classifier!r}{given}"
+    options = f"classifier={source.classifier!r}{given}"
+    if source.query is None and classifier_law(source.classifier).takes_query:
+        options = f"training={settings['training']}, {options}"
     return "capacity", f"[capacity({settings['task']}, {options}).alpha for value in values]"
 
 

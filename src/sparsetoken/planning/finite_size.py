@@ -17,7 +17,7 @@ from sparsetoken.theory.prediction import predict
 __all__ = ["FiniteSize", "finite_size"]
 
 # A trial of n1 × d numbers takes some milliseconds; larger ones are not simulated but extrapolated,
-# from dimensions at which the bias still stands out of the spread: this, or ten samples.
+# from dimensions at which the difference still stands out of the spread: this, or ten samples.
 _NUMBERS = 4e5
 _SMALL_DIMENSION = 64
 _FEW_SAMPLES = 10
@@ -33,13 +33,13 @@ class FiniteSize(Record):
         Its mean over data sets of that dimension.
     spread : float
         Its standard deviation between data sets.
-    bias : float
+    difference : float
         The mean minus the limit.
     limit : float
         The prediction for infinite dimension.
     dimension : int
     simulated : int
-        The largest dimension that was simulated. The rest is extrapolated: the bias as 1/d, the
+        The largest dimension that was simulated. The rest is extrapolated: the difference as 1/d, the
         spread as 1/√d.
     uncertainty : mapping
         Standard errors of the mean and of the spread, with what the extrapolation may be off.
@@ -48,13 +48,13 @@ class FiniteSize(Record):
     --------
     >>> from sparsetoken import Task, Training, finite_size
     >>> found = finite_size(Task(10, 1, 5.0), Training(4.0, 0.5), dimension=100, trials=8)
-    >>> abs(found.bias - (found.test_error - found.limit)) < 1e-12
+    >>> abs(found.difference - (found.test_error - found.limit)) < 1e-12
     True
     """
 
     test_error: float
     spread: float
-    bias: float
+    difference: float
     limit: float
     dimension: int
     simulated: int
@@ -132,7 +132,7 @@ def _simulated_dimensions(dimension: int, alpha: float) -> tuple[int, ...]:
 def _extrapolated(
     dimension: int, simulations: list[Simulation], limit: float, bar: float
 ) -> FiniteSize:
-    """Fit bias = c/d and spread = s/√d to simulations; a single one is at the dimension itself."""
+    """Fit difference = c/d and spread = s/√d to simulations; a single one is at the dimension itself."""
     sizes = np.array([item.dimension for item in simulations], dtype=float)
     errors = [np.array(item.values("test_error")) for item in simulations]
     deviations = np.array([values.std(ddof=1) for values in errors])
@@ -151,14 +151,14 @@ def _extrapolated(
     return FiniteSize(
         test_error=limit + constant / dimension,
         spread=spread,
-        bias=constant / dimension,
+        difference=constant / dimension,
         limit=limit,
         dimension=dimension,
         simulated=int(largest),
         uncertainty={
             "test_error": math.hypot(statistical, higher) / dimension + extrapolated,
             "spread": spread / math.sqrt(2 * (counts[-1] - 1)),
-            "bias": math.hypot(statistical, higher) / dimension + bar,
+            "difference": math.hypot(statistical, higher) / dimension + bar,
             "limit": bar,
         },
     )

@@ -15,7 +15,13 @@ from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.laws import FeatureLaw, classifier_law
 from sparsetoken.theory.margin import EXCESS_FLOOR, Excess, largest_capacity, least_excess
-from sparsetoken.theory.prediction import chosen_query, feature_law, reuses, training_law
+from sparsetoken.theory.prediction import (
+    chosen_query,
+    feature_law,
+    refuse_unread,
+    reuses,
+    training_law,
+)
 from sparsetoken.theory.replicates import replicate_error
 
 __all__ = ["Capacity", "capacity", "capacity_curve"]
@@ -77,8 +83,9 @@ def capacity(
     Parameters
     ----------
     training : Training, optional
-        How the query is learnt, if there is one and it is not given; not read otherwise. With `reuse` the answer is the largest ratio at
-        which the samples that made the query are separable; alpha0 and alpha1 are not read then.
+        How the query is learnt, if there is one and it is not given; refused otherwise. With `reuse`
+        the answer is the largest ratio at which the samples that made the query are separable;
+        alpha0 and alpha1 are not read then.
     classifier : str
         "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
     query : Query, optional
@@ -98,7 +105,9 @@ def capacity(
     >>> round(found.alpha, 1)
     20.8
     """
-    return _Path(classifier, tolerance).capacity(task, training, query)
+    path = _Path(classifier, tolerance)
+    refuse_unread(training, classifier, query)
+    return path.capacity(task, training, query)
 
 
 @one_thread
@@ -121,7 +130,8 @@ def capacity_curve(
     values : iterable of float
         Its values, in the order in which results are returned.
     task, training, classifier, query, tolerance
-        As in `capacity`.
+        As in `capacity`; a training whose field is `over` may be one that the capacity does not
+        depend on.
 
     Returns
     -------
@@ -138,6 +148,8 @@ def capacity_curve(
     validation.instance("task", task, Task)
     validation.instance("training", training, Training, optional=True)
     validation.instance("query", query, Query, optional=True)
+    if training is None or over not in training.to_dict():
+        refuse_unread(training, classifier, query)
     points, records = [], []
     for value in values:
         points.append(value)

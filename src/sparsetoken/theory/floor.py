@@ -207,7 +207,7 @@ def floor_curve(
     settings = {
         name: value for name, value in {**task.to_dict(), "alpha": alpha}.items() if name != over
     }
-    return Curve(over, tuple(chosen), tuple(records), settings)
+    return Curve(over, tuple(chosen), tuple(records), settings, "error")
 
 
 @one_thread

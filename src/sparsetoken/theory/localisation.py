@@ -120,7 +120,9 @@ class Localisation(Record):
             for point in zip(thresholds, values, recall, hits, strict=True)
         ]
         settings = {**task.to_dict(), **self.query.to_dict()}
-        return Curve("false_alarms", tuple(map(float, values)), tuple(points), settings)
+        return Curve(
+            "false_alarms", tuple(map(float, values)), tuple(points), settings, "token_recall"
+        )
 
 
 def localise(
@@ -137,7 +139,7 @@ def localise(
     ----------
     task : Task
     training : Training, optional
-        How the query is learnt; or give a query.
+        How the query is learnt; refused together with a query.
     query : Query, optional
     at : Task, optional
         Where to look: sequences of another task than that of training.
@@ -159,6 +161,8 @@ def localise(
     validation.instance("training", training, Training, optional=True)
     validation.instance("query", query, Query, optional=True)
     validation.instance("at", at, Task, optional=True)
+    if query is not None and training is not None:
+        raise ParameterError("training", training, "None: the query is given")
     if query is None:
         if training is None:
             raise ParameterError("query", None, "a Query, or a Training to learn it with")

@@ -340,6 +340,14 @@ def chosen_query(
     return learnt.query, learnt
 
 
+def refuse_unread(training: Training | None, classifier: str, query: Query | None) -> None:
+    """Raise a ParameterError if a training is given that only a query to be learnt would read."""
+    if training is None or (query is None and classifier_law(classifier).takes_query):
+        return
+    reason = "the query is given" if query is not None else f"{classifier} has no query to learn"
+    raise ParameterError("training", training, f"None: {reason}, and nothing else reads it")
+
+
 class Predictor:
     """Predictions one after another, each starting from the last.
 

@@ -229,13 +229,13 @@ class Ranking(Record):
         """Return recall against false-alarm rate, at the given rates or at well-chosen ones."""
         levels = self._levels("false_alarm_rate", false_alarm_rates, side=1)
         points = self._operating_points(levels, side=1)
-        return Curve("false_alarm_rate", tuple(map(float, levels)), tuple(points), {})
+        return Curve("false_alarm_rate", tuple(map(float, levels)), tuple(points), {}, "recall")
 
     def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
         """Return precision against recall, at the given recalls or at well-chosen ones."""
         levels = self._levels("recall", recalls, side=0)
         points = self._operating_points(levels, side=0)
-        return Curve("recall", tuple(map(float, levels)), tuple(points), {})
+        return Curve("recall", tuple(map(float, levels)), tuple(points), {}, "precision")
 
     def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
         """Return P(y = +1 | score) against the score, over the range that holds 99.8 % of them."""

@@ -1,0 +1,61 @@
+"""Results as flat records, and curves that draw themselves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsetoken import (
+    Curve,
+    ParameterError,
+    Query,
+    Step,
+    Task,
+    Training,
+    capacity_curve,
+    curve,
+    descend,
+    floor_curve,
+    localise,
+    predict,
+    shift,
+    simulate_descent,
+    strength_curve,
+)
+
+TASK, TRAINING = Task(10, 1, 4.0), Training(4.0, 4.0)
+STEPS = [Step(2.0, 0.5, 0.5, 5.0)] * 2
+CURVES: dict[str, Callable[[], Curve[Any]]] = {
+    "test_error": lambda: curve(TASK, TRAINING, values=[1.0, 2.0], classifier="pooled"),
+    "alpha": lambda: capacity_curve(TASK, values=[2.0, 3.0], classifier="pooled"),
+    "strength": lambda: strength_curve(TASK, values=[5, 10], error=0.1, classifier="pooled"),
+    "error": lambda: floor_curve(TASK, values=[1.0, 2.0]),
+    "trained_error": lambda: shift(TASK, TRAINING, values=[10, 20], tolerance=1e-2),
+    "test_error of a descent": lambda: descend(TASK, STEPS),
+    "test_error of trials": lambda: simulate_descent(TASK, STEPS, dimension=20, trials=2),
+    "recall": lambda: predict(TASK, TRAINING, classifier="pooled").roc(),
+    "precision": lambda: predict(TASK, TRAINING, classifier="pooled").precision_recall(),
+    "probability": lambda: predict(TASK, TRAINING, classifier="pooled").calibration(),
+    "token_recall": lambda: localise(TASK, query=Query(0.8, 2.0)).free_response(),
+}
+
+
+@pytest.mark.parametrize("what", CURVES)
+def test_every_curve_draws_what_it_is_about(what: str) -> None:
+    found = CURVES[what]()
+    name = what.split(" of ")[0]
+    axes = found.plot()
+    line = axes.get_lines()[0]
+    np.testing.assert_allclose(line.get_xdata(), found.values)
+    np.testing.assert_allclose(line.get_ydata(), found.column(name))
+    assert axes.get_ylabel().startswith(name.replace("_", " "))
+    assert axes.get_xlabel().startswith(found.over.replace("_", " "))
+
+
+def test_a_curve_names_what_it_can_draw() -> None:
+    found = CURVES["alpha"]()
+    with pytest.raises(ParameterError, match=r"quantity = 'test_error' .* one of alpha"):
+        found.plot("test_error")
+    with pytest.raises(ParameterError, match=r"quantity = 'status'"):
+        found.plot("status")
