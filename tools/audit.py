@@ -2,6 +2,7 @@
 
     python tools/audit.py                 # go on with an unfinished audit, or begin one
     python tools/audit.py --settings 50 --minutes 20 --seed 7
+    python tools/audit.py --page docs/audit.md   # show a complete audit there as well
 
 Settings are drawn at random from the valid range, with a new seed for each audit. For each one plain
 arrays of sequences are drawn, the query is learnt by its definition, the readout is fitted by
@@ -10,7 +11,8 @@ simulation, its learning or its losses. Beside the four stages, with fresh sampl
 without a split, it redoes maximum margins, capacities, joint descent, and message passing, which
 reaches the Bayes floor that no trained classifier may fall below. Two dimensions, d and d/4, give the shift of order 1/d, which
 is removed. The z-scores of what theory says must be what chance gives: per quantity their mean, mean
-square and largest value. The exit code is 1 if they are not.
+square and largest value. The exit code is 1 if they are not. The table says which deviation, common to
+all settings, the mean would show.
 
 Results are kept as they come, one line a setting: an audit that was stopped goes on.
 """
@@ -19,12 +21,13 @@ import argparse
 import itertools
 import json
 import math
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -35,17 +38,29 @@ from sklearn.svm import SVC, LinearSVC
 
 from sparsetoken import Query, Step, Task, Training, align, capacity, descend, floor, predict
 from sparsetoken.numerics.solution import Status
-from sparsetoken.uncertainty import z_scores
+from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR, z_scores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# How rarely chance alone may fail one test of the table.
-RARE = 1e-3
+# How often chance alone fails an audit, all tests of its table together.
+FALSE_ALARMS = 0.01
+# How surely a deviation is noticed that the table says would be: 1.64 standard errors above its bound.
+SURELY = 1.64
 SMALLER = 4
 FRESH = 4000
 FEW = 100
 ROUNDING = 1e-6
 BLOCK = 2**22
+
+# Where the page of the documents begins to be that of one audit.
+HEADING = "## The last audit"
+
+
+class Score(NamedTuple):
+    """How simulation compares with theory: z-score, and standard error relative to theory's value."""
+
+    z: float
+    resolution: float
 
 
 @dataclass(frozen=True)
@@ -277,8 +292,8 @@ def theory_of(setting: Setting) -> dict[str, tuple[float, float]]:
     }
 
 
-def compare(values: dict[int, Array], theory: float, bar: float) -> float:
-    """Return the z-score of simulated values at two dimensions, extrapolated to endless d."""
+def compare(values: dict[int, Array], theory: float, bar: float) -> Score:
+    """Compare simulated values at two dimensions, extrapolated to endless d, with theory."""
     large, small = sorted(values, reverse=True)
     ratio = large / small
     weights = {large: ratio / (ratio - 1), small: -1 / (ratio - 1)}
@@ -287,11 +302,13 @@ def compare(values: dict[int, Array], theory: float, bar: float) -> float:
     total = sum(squares.values())
     spent = sum(squares[d] ** 2 / (len(values[d]) - 1) for d in values)
     freedom = total**2 / spent if spent > 0 else math.inf
-    return float(z_scores(limit - theory, math.sqrt(total), freedom=freedom, bar=bar))
+    z = float(z_scores(limit - theory, math.sqrt(total), freedom=freedom, bar=bar))
+    size, scale = abs(theory), math.hypot(math.sqrt(total), bar / DEVIATIONS_IN_A_BAR)
+    return Score(z, scale / size if size > 0 else math.inf)
 
 
-def audit_setting(setting: Setting, rng: np.random.Generator) -> dict[str, float]:
-    """Return a z-score for each quantity of a setting that theory gives."""
+def audit_setting(setting: Setting, rng: np.random.Generator) -> dict[str, Score]:
+    """Return a score for each quantity of a setting that theory gives."""
     theory = theory_of(setting)
     sizes = (setting.dimension, setting.dimension // SMALLER)
     trials = {d: [one_trial(setting, d, rng) for _ in range(setting.trials)] for d in sizes}
@@ -303,7 +320,8 @@ def audit_setting(setting: Setting, rng: np.random.Generator) -> dict[str, float
         values = {d: np.array([seen[name] for seen in runs]) for d, runs in trials.items()}
         # Means of few counted errors are not normal, a loss of 0 is one of rounding, and what never
         # varies has no standard error.
-        if name.endswith("_error") and value * FRESH * setting.trials < FEW:
+        samples = {"test_error": FRESH, "train_error": setting.training["alpha1"] * sizes[-1]}
+        if name in samples and value * samples[name] * setting.trials < FEW:
             continue
         if name == "train_loss" and value < ROUNDING:
             continue
@@ -312,8 +330,8 @@ def audit_setting(setting: Setting, rng: np.random.Generator) -> dict[str, float
     return scores
 
 
-def audit_capacity(rng: np.random.Generator, trials: int = 40) -> tuple[dict[str, Any], float]:
-    """Return a random task and query, and the z-score of its capacity."""
+def audit_capacity(rng: np.random.Generator, trials: int = 40) -> tuple[dict[str, Any], Score]:
+    """Return a random task and query, and the score of its capacity."""
     while True:
         length = int(rng.integers(3, 16))
         informative = int(rng.integers(1, max(2, length // 2)))
@@ -337,7 +355,7 @@ def audit_capacity(rng: np.random.Generator, trials: int = 40) -> tuple[dict[str
 
 def audit_descent(
     rng: np.random.Generator, dimension: int = 160, trials: int = 20
-) -> tuple[dict[str, Any], dict[str, float]]:
+) -> tuple[dict[str, Any], dict[str, Score]]:
     """Return a random schedule of joint descent, and z-scores of the state after its last step."""
     while True:
         length = int(rng.integers(3, 17))
@@ -405,7 +423,7 @@ def descend_once(
 
 def audit_margin(
     rng: np.random.Generator, dimension: int = 160, trials: int = 20
-) -> tuple[dict[str, Any], dict[str, float]]:
+) -> tuple[dict[str, Any], dict[str, Score]]:
     """Return a random separable problem, and z-scores of its maximum-margin classifier."""
     length = int(rng.integers(3, 16))
     informative = int(rng.integers(1, max(2, length // 2)))
@@ -453,7 +471,7 @@ def widest_once(
 
 def audit_floor(
     rng: np.random.Generator, dimension: int = 320, trials: int = 20
-) -> tuple[dict[str, Any], dict[str, float]]:
+) -> tuple[dict[str, Any], dict[str, Score]]:
     """Return a random task, and z-scores of message passing against the Bayes floor.
 
     A trained classifier may be anywhere above the floor: its score is 0 there, and negative below.
@@ -490,7 +508,7 @@ def audit_floor(
         freedom=trials - 1,
         bar=record["error_uncertainty"],
     )
-    scores["floor: trained classifier below it"] = min(float(below), 0.0)
+    scores["floor: trained classifier below it"] = Score(min(float(below), 0.0), math.inf)
     return {"task": task.to_dict(), "alpha": alpha}, scores
 
 
@@ -554,14 +572,14 @@ def pass_messages(task: Task, x: Array, rounds: int = 60) -> Array:
     return estimate
 
 
-def audit_one(number: int, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+def audit_one(number: int, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Score]]:
     """Audit a problem whose kind goes by its number; return it and its z-scores."""
     kind = number % 8
     if kind == 2:
         return audit_descent(rng)
     if kind == 5:
-        described, z = audit_capacity(rng)
-        return described, {"capacity": z}
+        described, score = audit_capacity(rng)
+        return described, {"capacity": score}
     if kind == 6:
         return audit_margin(rng)
     if kind == 7:
@@ -570,70 +588,127 @@ def audit_one(number: int, rng: np.random.Generator) -> tuple[dict[str, Any], di
     return asdict(setting), audit_setting(setting, rng)
 
 
+def version() -> str:
+    """Return the commit of the checkout, marked if files differ from it."""
+    git = [
+        "git",
+        "-C",
+        str(Path(__file__).parent),
+        "describe",
+        "--always",
+        "--exclude=*",
+        "--dirty",
+    ]
+    found = subprocess.run(git, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of an audit; a line that was cut off when it was written is taken away."""
+    whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    path.write_text("".join(whole))
+    return [json.loads(line) for line in whole[1:]]
+
+
 def run(path: Path, seed: int, settings: int, deadline: float) -> list[dict[str, Any]]:
     """Audit settings that the file does not hold yet, until all are done or time is up."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    rows, audited = read_rows(path), version()
     for number in range(len(rows), settings):
         if time.monotonic() > deadline:
             break
+        begun = time.process_time()
         described, scores = audit_one(number, np.random.default_rng([seed, number]))
-        row = {"number": number, "setting": described, "z": scores}
+        row = {
+            "number": number,
+            "version": audited,
+            "seconds": time.process_time() - begun,
+            "setting": described,
+            "scores": scores,
+        }
         rows.append(row)
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        worst = max((abs(z) for z in row["z"].values()), default=0.0)
+        worst = max((abs(score.z) for score in scores.values()), default=0.0)
         print(f"{number + 1} of {settings}: largest |z| {worst:.1f}", file=sys.stderr, flush=True)
     return rows
 
 
 def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one line a quantity: how many, mean, mean square, largest, and what is not chance."""
-    by_name: dict[str, list[float]] = {}
+    by_name: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        for name, z in row["z"].items():
-            by_name.setdefault(name, []).append(z)
-    table = []
-    for name, scores in by_name.items():
-        z = np.array(scores)
-        limits = {
-            "mean": -float(ndtri(RARE / 2)) / math.sqrt(len(z)),
-            "mean square": float(chdtri(len(z), RARE)) / len(z),
-            "largest": -float(ndtri(RARE / (2 * len(z)))),
-        }
-        seen = {
-            "mean": float(z.mean()),
-            "mean square": float(np.mean(z**2)),
-            "largest": float(np.abs(z).max()),
-        }
-        failed = [what for what in seen if not abs(seen[what]) < limits[what]]
-        table.append(
-            {"quantity": name, "settings": len(z), **seen, "limits": limits, "failed": failed}
-        )
-    return table
+        for name, score in row["scores"].items():
+            by_name.setdefault(name, []).append(score)
+    return [_judged(name, np.array(by_name[name]), len(by_name)) for name in sorted(by_name)]
+
+
+def _judged(name: str, scores: Array, quantities: int) -> dict[str, Any]:
+    z, resolution = scores.T
+    count, rare = len(z), FALSE_ALARMS / (3 * quantities)
+    limits = {
+        "mean": -float(ndtri(rare / 2)) / math.sqrt(count),
+        "mean square": float(chdtri(count, rare)) / count,
+        "largest": -float(ndtri(rare / (2 * count))),
+    }
+    seen = {
+        "mean": float(z.mean()),
+        "mean square": float(np.mean(z**2)),
+        "largest": float(np.abs(z).max()),
+    }
+    failed = [what for what in seen if not abs(seen[what]) < limits[what]]
+    # A deviation by this factor of the value moves every z by the factor over its resolution.
+    leverage = float(np.mean(1 / resolution))
+    notices = (limits["mean"] + SURELY / math.sqrt(count)) / leverage if leverage else math.inf
+    return {
+        "quantity": name,
+        "settings": count,
+        **seen,
+        "limits": limits,
+        "notices": notices,
+        "failed": failed,
+    }
 
 
 def show(table: list[dict[str, Any]]) -> str:
     """Return the table in Markdown."""
     lines = [
-        "| quantity | settings | mean z | mean square | largest abs z | verdict |",
-        "|---|---|---|---|---|---|",
+        "| quantity | settings | mean z | mean square | largest abs z | notices | verdict |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in table:
         cells = [
             f"{row[what]:.2f} (chance: {row['limits'][what]:.2f})"
             for what in ("mean", "mean square", "largest")
         ]
+        cells.append(f"{100 * row['notices']:.2g} %" if math.isfinite(row["notices"]) else "–")
         verdict = "not chance: " + ", ".join(row["failed"]) if row["failed"] else "chance"
         lines.append(f"| {row['quantity']} | {row['settings']} | {' | '.join(cells)} | {verdict} |")
     return "\n".join(lines)
 
 
+def report(seed: int, settings: int, rows: list[dict[str, Any]]) -> str:
+    """Return in Markdown what was audited, and the table."""
+    versions = ", ".join(sorted({row["version"] for row in rows})) or version()
+    minutes = sum(row["seconds"] for row in rows) / 60
+    return (
+        f"Seed {seed}, commit {versions}: {len(rows)} of {settings} settings in {minutes:.0f} minutes "
+        f"of processor time.\n\n{show(summarise(rows))}\n"
+    )
+
+
+def write_page(page: Path, text: str) -> None:
+    """Put the report of an audit in the place of the last one."""
+    before, found, _ = page.read_text().partition(HEADING + "\n")
+    if not found:
+        raise SystemExit(f"{page} has no line {HEADING!r} to write under.")
+    page.write_text(f"{before}{found}\n{text}")
+
+
 def unfinished(folder: Path) -> tuple[Path, int, int] | None:
     """Return file, seed and settings of the latest audit in the folder that is not finished."""
     for path in sorted(folder.glob("audit-*.jsonl"), reverse=True):
-        head, *rows = path.read_text().splitlines()
-        described = json.loads(head)
-        if len(rows) < described["settings"]:
+        described = json.loads(path.read_text().splitlines()[0])
+        if len(read_rows(path)) < described["settings"]:
             return path, described["seed"], described["settings"]
     return None
 
@@ -645,6 +720,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=55.0)
     parser.add_argument("--seed", type=int, help="by default a new one")
     parser.add_argument("--folder", type=Path, default=Path("audit"))
+    parser.add_argument("--page", type=Path, help="a page that shows the audit once it is complete")
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
     before = None if options.seed is not None else unfinished(options.folder)
@@ -656,11 +732,13 @@ def main() -> int:
         if not path.exists():
             path.write_text(json.dumps({"seed": seed, "settings": settings}) + "\n")
     rows = run(path, seed, settings, time.monotonic() + 60 * options.minutes)
-    table = summarise(rows)
-    print(f"Audit with seed {seed}: {len(rows)} of {settings} settings.\n\n{show(table)}")
+    text = report(seed, settings, rows)
+    print(text)
     if len(rows) < settings:
-        print("\nTime is up; the same command goes on.")
-    return 1 if any(row["failed"] for row in table) else 0
+        print("Time is up; the same command goes on.")
+    elif options.page is not None:
+        write_page(options.page, text)
+    return 1 if any(row["failed"] for row in summarise(rows)) else 0
 
 
 if __name__ == "__main__":
