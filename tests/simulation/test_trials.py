@@ -5,8 +5,17 @@ import pickle
 import numpy as np
 import pytest
 
-from sparsetoken import ParameterError, Query, Task, Training, run_trial, simulate
+from sparsetoken import (
+    ParameterError,
+    Query,
+    Task,
+    Training,
+    run_trial,
+    simulate,
+    simulate_joint,
+)
 from sparsetoken.numerics.threads import thread_pools
+from sparsetoken.simulation import joint
 from sparsetoken.simulation import trials as trials_module
 
 TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
@@ -69,7 +78,8 @@ def test_trials_are_in_order_however_they_finish(monkeypatch):
     assert [trial.trial for trial in result.trials] == [0, 1, 2]
 
 
-def test_a_trial_runs_in_one_thread_of_linear_algebra(monkeypatch):
+@pytest.mark.parametrize("name", ["run_trial", "simulate_joint"])
+def test_a_trial_runs_in_one_thread_of_linear_algebra(name, monkeypatch):
     def threads():
         return {pool["num_threads"] for pool in thread_pools().info() if pool["user_api"] == "blas"}
 
@@ -79,11 +89,17 @@ def test_a_trial_runs_in_one_thread_of_linear_algebra(monkeypatch):
         seen.append(threads())
         raise InterruptedError
 
+    reused = TRAINING.replace(reuse=True, alpha0=2.5)
+    calls = {
+        "run_trial": lambda: run_trial(TASK, TRAINING, dimension=10, trial=0),
+        "simulate_joint": lambda: simulate_joint(TASK, reused, dimension=10),
+    }
     monkeypatch.setitem(trials_module.WAYS, "reduced", look)
+    monkeypatch.setattr(joint, "joint_trial", look)
     with thread_pools().limit(limits=2, user_api="blas"):
         assert threads() == {2}, "this BLAS cannot show whether the limit works"
         with pytest.raises(InterruptedError):
-            run_trial(TASK, TRAINING, dimension=10, trial=0)
+            calls[name]()
     assert seen == [{1}]
 
 

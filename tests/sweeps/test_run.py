@@ -79,6 +79,22 @@ def test_only_what_is_missing_runs_again_and_trials_can_be_raised(tmp_path: Path
     assert results(path) == results(tmp_path / "b.sqlite")
 
 
+def test_a_sweep_covers_the_whole_grid_before_it_repeats_anything(tmp_path: Path) -> None:
+    order: list[tuple[float, int | None]] = []
+
+    def theory(settings: dict[str, Any]) -> dict[str, Any]:
+        order.append((settings["slope"], None))
+        return {}
+
+    def trial(settings: dict[str, Any], number: int) -> dict[str, Any]:
+        order.append((settings["slope"], number))
+        return {}
+
+    with ThreadPoolExecutor(1) as executor:
+        run_cells(tmp_path / "a", cells(), trial, trials=2, theory=theory, executor=executor)
+    assert order == [(slope, number) for number in (None, 0, 1) for slope in (1.0, 2.0, 3.0)]
+
+
 def test_cells_that_differ_in_what_theory_ignores_share_one_call(
     tmp_path: Path,
 ) -> None:

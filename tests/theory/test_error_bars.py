@@ -9,19 +9,21 @@ import pytest
 from scipy.special import expit
 
 from sparsetoken import Loss, Query, Task, Training, get_loss, predict, register_loss
+from sparsetoken.numerics.newton import newton
 from sparsetoken.theory import limit, prediction, replicates
 from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.limit import LimitReadout, limit_readout
 from sparsetoken.theory.potential import Potential
 from sparsetoken.theory.prediction import Prediction
 from sparsetoken.theory.replicates import replicate_error
+from sparsetoken.theory.saddle import Saddle
 
 TASK, QUERY = Task(10, 1, 4.0, 0.4), Query(0.8, 1.0)
 
 
 def deviations(found: Prediction, truth: Prediction) -> Iterator[tuple[float, float]]:
-    """Yield how far two quantities are from the truth, each with the bar that is stated."""
-    for field in ("test_error", "train_loss"):
+    """Yield how far quantities are from the truth, each with the bar that is stated."""
+    for field in ("test_error", "train_loss", "train_error"):
         deviation = abs(getattr(found, field) - getattr(truth, field))
         yield deviation, getattr(found.uncertainty, field)
 
@@ -175,3 +177,43 @@ def test_the_error_of_the_training_loss_holds_that_of_its_moment(
 
     monkeypatch.setattr(Potential, "errors", less_sure)
     assert pooled_readout().train_loss_error == pytest.approx(before + 1e-3, rel=1e-9)
+
+
+def test_the_error_of_the_margin_holds_the_residual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The law is exact: only the solver may be wrong."""
+    setting = (TASK, Training(2.0, 0.5, ridge=0.0))
+    good, solved = predict(*setting, classifier="pooled"), limit.widest_margin
+    assert good.uncertainty.margin is not None
+    assert good.uncertainty.margin < 1e-9
+
+    def less_sure(*arguments: Any) -> Any:
+        return replace(solved(*arguments), residual=1e-3)
+
+    monkeypatch.setattr(limit, "widest_margin", less_sure)
+    rough = predict(*setting, classifier="pooled")
+    assert rough.uncertainty.margin == pytest.approx(1e-3)
+
+
+def test_the_bar_covers_a_smoothing_that_could_not_be_lowered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kinks rounded over a width s lower a loss of slope at most 1 by at most s/2."""
+    training, width, solve = Training(2.0, 3.0, ridge=1e-2, loss="hinge"), 1e-3, limit.solve_saddle
+
+    def smoothed(potential: Potential, ridge: float, *more: Any) -> Saddle:
+        found = solve(potential, ridge, *more).result
+        moved = newton(
+            lambda x: potential.second_order(x, ridge, width),
+            found.point,
+            np.ones(len(found.point), dtype=bool),
+            np.arange(len(found.point)) >= len(found.point) - 3,
+            1e-10,
+        )
+        return Saddle(moved, width)
+
+    truth = predict(TASK, training, classifier="pooled")
+    monkeypatch.setattr(limit, "solve_saddle", smoothed)
+    found = predict(TASK, training, classifier="pooled", tolerance=1.0)
+    for deviation, bar in deviations(found, truth):
+        assert 1e-8 < deviation <= bar
+    assert found.uncertainty.train_loss >= width

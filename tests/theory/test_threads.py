@@ -1,5 +1,6 @@
 """Every entry point of theory runs in one thread, whatever the user's BLAS does."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,27 +8,42 @@ import sys
 import pytest
 
 ASK = """
-import sys
+import json, sys
 import numpy, scipy.linalg
 from threadpoolctl import ThreadpoolController, threadpool_limits
-from sparsetoken import Query, Task, Training, {name}
-import sparsetoken.theory.prediction, sparsetoken.theory.oracle, sparsetoken.theory.capacity
+from sparsetoken import *
+import sparsetoken.theory.floor, sparsetoken.theory.shift, sparsetoken.theory.prediction
+from sparsetoken.theory.descent import glance
+from sparsetoken.theory.oracle_ranking import best_ranking
 
 threadpool_limits(3, user_api="blas")
 pools = ThreadpoolController().select(user_api="blas").lib_controllers
 if any(pool.get_num_threads() != 3 for pool in pools):
     print("one core")
     raise SystemExit
-seen = set()
+found = {}
+
+class Enough(Exception):
+    pass
 
 def note(frame, event, argument):
     if event == "call" and "/sparsetoken/theory/" in frame.f_code.co_filename:
         seen.update(pool.get_num_threads() for pool in pools)
+        left.pop()
+        if not left:
+            raise Enough  # which also ends the profile
 
-sys.setprofile(note)
-{call}
-sys.setprofile(None)
-print(seen, [pool.get_num_threads() for pool in pools] == [3] * len(pools))
+for name, call in CALLS.items():
+    seen, left = set(), [None] * 300
+    sys.setprofile(note)
+    try:
+        eval(call)
+    except Enough:
+        pass
+    sys.setprofile(None)
+    after = {pool.get_num_threads() for pool in pools}
+    found[name] = [sorted(seen), sorted(after)]
+print(json.dumps(found))
 """
 
 TASK, TRAINING = "Task(6, 1, 3.0)", "Training(2.0, 1.0)"
@@ -36,16 +52,24 @@ CALLS = {
     "predict": f"predict({TASK}, {TRAINING})",
     "curve": f"curve({TASK}, {TRAINING}, over='alpha1', values=[1.0, 2.0])",
     "capacity": f"capacity({TASK}, query=Query(0.8, 1.0))",
+    "capacity_curve": f"capacity_curve({TASK}, query=Query(0.8, 1.0), values=[1.0, 2.0])",
+    "descend": f"descend({TASK}, [Step(8.0, 2.0, 1.0, 1.0)] * 2)",
+    "glance": f"glance({TASK}, [Step(8.0, 2.0, 1.0, 1.0)] * 2)",
+    "shift": f"shift({TASK}, {TRAINING}, values=[6, 8])",
+    "floor": f"floor({TASK}, 2.0)",
+    "hard_phase": f"hard_phase({TASK})",
     "oracle": f"oracle({TASK}, classifier='bayes')",
+    "best_ranking": f"best_ranking({TASK}, 'bayes')",
     "required_strength": f"required_strength({TASK}, error=0.1, classifier='bayes')",
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_theory_runs_in_one_thread(name: str) -> None:
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[list[int]]]:
+    """Return the sizes of BLAS' pools inside and after each call, in a process of their own."""
     environment = {key: text for key, text in os.environ.items() if "NUM_THREADS" not in key}
     done = subprocess.run(
-        [sys.executable, "-c", ASK.format(name=name, call=CALLS[name])],
+        [sys.executable, "-c", f"CALLS = {CALLS!r}\n{ASK}"],
         capture_output=True,
         text=True,
         check=False,
@@ -54,4 +78,10 @@ def test_theory_runs_in_one_thread(name: str) -> None:
     assert done.returncode == 0, done.stderr
     if done.stdout == "one core\n":
         pytest.skip("this BLAS has one thread only")
-    assert done.stdout == "{1} True\n"
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_theory_runs_in_one_thread(name: str, found: dict[str, list[list[int]]]) -> None:
+    inside, after = found[name]
+    assert (inside, after) == ([1], [3])

@@ -108,7 +108,7 @@ class LimitReadout:
     alternatives : array of shape (m, k + 2), or None
         Other readouts that are as good, if the solution is not unique.
     train_error_range : float
-        How far the training error of the alternatives differs.
+        How far the training error of the alternatives differs, or that without the smoothing.
     state : LimitState
     solution : Solution
     """
@@ -435,27 +435,30 @@ def _trained(
     replicates[:, -3:] = np.maximum(replicates[:, -3:], 0.01 * point[-3:])
     slope = float(loss.slope(np.zeros(1))[0])
 
-    def below_zero(points: Array) -> Array:
+    def below_zero(points: Array, smoothing: float = saddle.smoothing) -> Array:
         # r < 0 exactly when ω < t ℓ'(0), with the prox step t.
         steps = np.repeat(points[:, -2] / points[:, -1], len(law.scale) // len(points))
-        level = (steps * law.scale**2 + saddle.smoothing) * slope
+        level = (steps * law.scale**2 + smoothing) * slope
         return law.by_replicate(potential.below(points, level))
 
     sensitivity = saddle.result.evaluation.train_loss_gradient
     loss_at_point = found.train_loss.mean() + sensitivity @ carried.correction
     weights = _fresh_weights(law, point)
+    train_error = float(below_zero(point[None]).mean())
+    sharp = float(below_zero(point[None], 0.0).mean()) if saddle.smoothing else train_error
     return LimitReadout(
         weights=weights,
         susceptibility=float(point[-2] / point[-1]),
         replicate_weights=_fresh_weights(law, replicates),
         weights_error=np.abs(_fresh_weights(law, np.abs(point) + carried.error) - np.abs(weights)),
         train_loss=max(float(loss_at_point), loss.infimum),
-        train_error=float(below_zero(point[None]).mean()),
+        train_error=train_error,
         replicate_train_loss=found.train_loss + carried.shifts @ sensitivity,
         replicate_train_error=below_zero(replicates),
         train_loss_error=float(
             carried.train_loss_error + carried.error @ np.abs(sensitivity) + saddle.smoothing
         ),
+        train_error_range=abs(sharp - train_error),
         state=state,
         solution=_solution(carried.trusted, note, carried.residual, saddle.result.steps),
     )
