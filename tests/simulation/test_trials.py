@@ -14,6 +14,7 @@ from sparsetoken import (
     simulate,
     simulate_joint,
 )
+from sparsetoken.numerics import memory
 from sparsetoken.numerics.threads import thread_pools
 from sparsetoken.simulation import joint
 from sparsetoken.simulation import trials as trials_module
@@ -215,7 +216,7 @@ def test_bad_values_are_named(change, name):
 
 
 def test_features_beyond_all_memory_are_refused_before_any_work() -> None:
-    with pytest.raises(MemoryError, match="dimension = 10000000 needs"):
+    with pytest.raises(MemoryError, match="dimension = 10000000, for the features, needs"):
         run_trial(Task(10, 1, 5.0), Training(4.0, 2.0), dimension=10_000_000, trial=0)
 
 
@@ -223,10 +224,10 @@ def test_the_memory_that_is_asked_for_is_that_of_the_features(monkeypatch) -> No
     """The reduced sampler has no more columns than samples: 20 x 20 numbers here."""
     features = 20 * 20 * 8
     pages = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": features}
-    monkeypatch.setattr(trials_module.os, "sysconf", pages.__getitem__)
+    monkeypatch.setattr(memory.os, "sysconf", pages.__getitem__)
     setting = {"dimension": 40, "trial": 0, "query": QUERY, "check_separable": False}
     run_trial(TASK, TRAINING.replace(alpha1=0.5), **setting)
     pages["SC_PHYS_PAGES"] = features - 1
-    with pytest.raises(MemoryError, match=r"dimension = 40 needs 3\.2e-06 GB"):
+    with pytest.raises(MemoryError, match=r"dimension = 40, for the features, needs 3\.2e-06 GB"):
         run_trial(TASK, TRAINING.replace(alpha1=0.5), **setting)
     run_trial(TASK, TRAINING.replace(alpha1=0.5), dtype="float32", **setting)
