@@ -311,6 +311,15 @@ def test_an_easy_target_is_met_by_more_than_a_handful_of_samples() -> None:
 
 
 @pytest.mark.slow
+def test_a_search_leaves_the_plateau_where_all_err_like_chance() -> None:
+    """With few samples of rare positives soft attention looks best; with many, sharp attention is."""
+    task = Task(434, 1, 5.62, 0.05)
+    found = plan(task, error=0.021, dimension=50, trials=0, losses=("logistic",))
+    assert found.training is not None
+    assert predict(task, found.training).test_error <= 0.021 + 1e-4
+
+
+@pytest.mark.slow
 def test_a_hopeless_budget_is_called_so() -> None:
     rare = plan(Task(45, 1, 1.2, 0.01), samples=500, dimension=90, trials=0, losses=("logistic",))
     assert rare.error == pytest.approx(0.01, rel=1e-3)

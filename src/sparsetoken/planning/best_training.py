@@ -60,6 +60,7 @@ NEARLY = 0.05
 # A step of the search must gain this share, and cosines this close are alike.
 _GAIN = 1e-4
 _AS_ALIGNED = 2e-3
+_SHARPNESSES = (0.3, 1.0, 3.0, 9.0)
 _READOUT_STEPS = (0.1, 0.5, 2.0)
 _BIAS_STEPS = (0.0, 0.2, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0)
 # Samples per dimension between which a number of samples is sought.
@@ -286,11 +287,15 @@ class TrainingSearch:
         """Find the number of samples for the settings, and settings for that number, by turns.
 
         Settings change slowly with the number of samples, so that few turns are enough. Where settings
-        for few samples do not reach the goal with ever more, those for ever more are tried.
+        for few samples do not reach the goal with ever more, the search begins anew with ever more:
+        with few, all settings may err like chance, and nothing shows where to go.
         """
         for _ in range(_TURNS):
             before = settings.alpha
-            alpha = self._least_alpha(settings, goal, 0.2) or LARGEST_RATIO
+            alpha = self._least_alpha(settings, goal, 0.2)
+            if alpha is None:
+                alpha = LARGEST_RATIO
+                settings = self._begun(replace(settings, alpha=alpha)).candidate
             settings = self._with_better_rates(replace(settings, alpha=alpha))
             settings = self._tuned(settings, (1.0,)).candidate
             if abs(np.log(alpha / before)) < _SETTLED:
@@ -383,15 +388,21 @@ class TrainingSearch:
     def start(
         self, alpha: float, schedule: str = "split", loss: str = "logistic"
     ) -> VariedTraining:
-        """Return the best of a few sharpnesses at a sample ratio, to begin a search."""
+        """Return where to begin a search at a sample ratio."""
         if self.classifier != "attention":
             return VariedTraining(alpha, schedule="readout only")
-        first = self._with_rates(VariedTraining(alpha, schedule=schedule, loss=loss))
-        tries = [self.at(replace(first, sharpness=value)) for value in (0.3, 1.0, 3.0, 9.0)]
-        best = min(tries, key=lambda found: found.loss)
+        best = self._begun(VariedTraining(alpha, schedule=schedule, loss=loss))
         if self._goal is None:
             self._path = self._path_for(best.loss - self._limit)
         return best.candidate
+
+    def _begun(self, first: VariedTraining) -> Found:
+        """Return the best of a few sharpnesses, with the rates that align the query best."""
+        if self.classifier != "attention":
+            return self.at(first)
+        aligned = self._with_rates(first)
+        tries = [self.at(replace(aligned, sharpness=value)) for value in _SHARPNESSES]
+        return min(tries, key=lambda found: found.loss)
 
     def steadied(self, best: Found, dimension: int) -> Found:
         """Return the best with a ridge and a bias step that bear the positives that chance draws.

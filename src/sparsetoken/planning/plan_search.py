@@ -45,6 +45,9 @@ FEWEST_SAMPLES = 10
 LINEAR = ("pooled", "vectorised")
 _FLOORS = {"message passing": "reachable_", "floor": ""}
 _UNKNOWN = "theory knows none for so many, or so unevenly many, informative tokens"
+# Ranking with several informative tokens takes seconds for longer sequences, each time.
+_RANKED_WORK = 256
+_TOO_LONG = "the AUC of the best ranking takes too long for so many informative tokens"
 _ANY_LEARNER = "any learner"
 
 _FIRST_ALPHA = 4.0
@@ -213,6 +216,9 @@ class PlanSearch:
 
     def _floors(self) -> list[Alternative]:
         """Return what message passing, and any learner, need or reach."""
+        most = int(self.task.counts.values[-1])
+        if self.metric == "auc" and most > 1 and most * self.task.length > _RANKED_WORK:
+            return [Alternative(name, None, None, None, _TOO_LONG) for name in _FLOORS]
         try:
             limit = least_loss(self.task, self.metric, "bayes")
             known = cache(partial(floor, self.task, tolerance=_FLOOR_TOLERANCE))
