@@ -1,5 +1,6 @@
 """compare() and the metrics."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,12 @@ def test_advice_names_the_best_rival() -> None:
     found = compare(X, y, cv=4, classifiers=QUICK | never)
     assert found.advice.startswith("Attention pays: its error is")
     assert "below that of pooled" in found.advice
+    # Attention is the last row, and any other may be its rival.
+    *others, attention = found.rows
+    for position, row in enumerate(others):
+        rows = [replace(each, error=0.4) for each in others]
+        rows[position] = replace(row, error=0.3)
+        assert f"that of {row.name}" in replace(found, rows=(*rows, attention)).advice
     blind = {"attention": AttentionClassifier(refine=False, sharpness=0.0, ridge=1e6)}
     worse = compare(X, y, cv=4, classifiers=blind)
     assert worse.advice.startswith("Attention does not pay")
@@ -157,6 +164,9 @@ def test_plot_shows_every_classifier_and_the_attention() -> None:
         assert [text.get_text() for text in errors.get_yticklabels()] == [
             r.name for r in found.rows
         ]
+        assert errors.get_xlabel() == "cross-validated error ± standard error"
+        assert errors.get_xlim()[0] == 0
+        assert errors.get_ylim() == (len(found.rows) - 0.5, -0.5)
         image = attention.images[0].get_array()
         assert image.shape == (12, max(len(example.attention) for example in found.examples))
         np.testing.assert_allclose(image.filled(0).sum(axis=1), 1)

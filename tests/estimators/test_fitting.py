@@ -684,3 +684,9 @@ def test_readouts_of_a_rare_class_are_solved_as_well_as_others() -> None:
     model = AttentionClassifier(refine=False).fit(X, y)
     assert model.family_ == "two-step"
     assert model.candidates_[-1]["held_out_loss"] < 0.019
+
+
+def test_each_group_begins_with_its_share_of_the_samples() -> None:
+    """Two samples, two groups: one each, however far from 0 they are."""
+    centres = centres_of_groups(np.array([[10.0], [12.0]]), np.array([0.5, 0.5]), 2)
+    assert sorted(centres.ravel()) == [10.0, 12.0]

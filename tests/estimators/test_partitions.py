@@ -14,7 +14,7 @@ from bags import equal_bags, make_bags
 
 from sparsetoken import ParameterError
 from sparsetoken.estimators import AttentionClassifier, PooledClassifier
-from sparsetoken.estimators.partitions import read_partitions
+from sparsetoken.estimators.partitions import DelayedPart, FilePart, _client, read_partitions
 
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
@@ -150,3 +150,12 @@ def test_rows_taken_from_files_keep_no_file_mapped(tmp_path: Path) -> None:
     taken = sequences.take(np.array([1, 3]))
     assert all(row.flags.owndata and type(row) is np.ndarray for row in taken._source)
     np.testing.assert_array_equal(taken._source[1], np.arange(18.0, 24).reshape(3, 2))
+
+
+def test_a_client_that_is_given_is_used_and_files_need_none(monkeypatch: Any) -> None:
+    monkeypatch.setattr(distributed, "get_client", lambda: "active")
+    blocks, files = [DelayedPart(None)], [FilePart("a.npy")]
+    assert _client("given", blocks) == "given"
+    assert _client("given", files) == "given"
+    assert _client(None, blocks) == "active"
+    assert _client(None, files) is None

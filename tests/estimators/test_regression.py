@@ -89,7 +89,7 @@ def test_bad_targets_are_named() -> None:
         AttentionRegressor().fit(X, y[:-1])
     with pytest.raises(ValueError, match="NaN"):
         AttentionRegressor().fit(X, np.where(np.arange(20) == 3, np.nan, y))
-    with pytest.raises(ParameterError, match="sample_weight"):
+    with pytest.raises(ParameterError, match=r"sample_weight = 0\.0 is not valid"):
         AttentionRegressor().fit(X, y, sample_weight=np.zeros(20))
     with pytest.raises(ParameterError, match="heads"):
         AttentionRegressor(heads=0).fit(X, y)

@@ -10,6 +10,7 @@ from bags import equal_bags, make_bags
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -18,6 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from sparsetoken.estimators import (
     AttentionClassifier,
+    AttentionRegressor,
     ElementwiseAttentionClassifier,
     PooledClassifier,
     TokenWise,
@@ -131,3 +133,12 @@ def test_tokenwise_fits_on_a_sample_of_the_tokens() -> None:
     sampled = TokenWise(StandardScaler(), max_tokens=50, random_state=1).fit(bags.X)
     assert sampled.transformer_.n_samples_seen_ == 50
     assert {tuple(row) for row in lifted.transformer_.components_} <= tokens
+
+
+@pytest.mark.parametrize("model", [AttentionClassifier(), AttentionRegressor()])
+def test_what_a_fit_finds_is_not_there_before(model: Any) -> None:
+    found = [name for name in dir(type(model)) if name.endswith("_") and not name.startswith("_")]
+    assert found
+    for name in found:
+        with pytest.raises(NotFittedError):
+            getattr(model, name)

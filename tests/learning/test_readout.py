@@ -268,3 +268,9 @@ def test_products_agree_with_plain_ones(dtype):
     assert examples.margins(weights, 0.5) == pytest.approx(
         labels * (exact @ weights + 0.5), **tolerance
     )
+
+
+def test_one_sample_is_one_class() -> None:
+    found = fit_readout(np.array([[1.0, 2.0]]), np.array([-1]), loss="logistic", ridge=0.1)
+    assert found.bias < 0
+    assert found.train_error == 0

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from sparsetoken import ParameterError, fit_readout, separability
+from sparsetoken.learning.separability import _units
 from sparsetoken.losses import Logistic
 
 
@@ -127,3 +128,13 @@ def test_a_loss_may_be_given_by_its_name():
     )
     with pytest.raises(ParameterError, match="loss = 'cubic'"):
         fit_readout(features, labels, loss="cubic", ridge=0.1)
+
+
+@pytest.mark.parametrize(("offset", "kept"), [(0.0, True), (2.0, True), (900.0, False)])
+def test_features_far_from_zero_are_centred(offset, kept):
+    features = offset + np.random.default_rng(0).standard_normal((50, 4)) * 0.1
+    centre, unit = _units(features)
+    assert (centre is None) == kept
+    if not kept:
+        assert centre == pytest.approx(features.mean(axis=0))
+        assert unit == pytest.approx(np.sqrt(4) * 0.1, rel=0.1)

@@ -22,7 +22,15 @@ from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.samplers import SAMPLERS
 
 TASK = Task(5, 2, 2.5, 0.4)
-TRAINING = Training(2.0, 2.0, ridge=0.05, readout_step=1.0, query_step=30.0, reuse=True)
+TRAINING = Training(
+    2.0,
+    2.0,
+    ridge=0.05,
+    readout_step=1.0,
+    query_step=20.0,
+    inverse_temperature=1.5,
+    reuse=True,
+)
 
 
 def trained(sampler: str, dimension: int, trials: int) -> dict[str, Array]:

@@ -218,3 +218,13 @@ def test_bad_input_is_named() -> None:
 def test_a_readout_that_is_not_trained_has_no_direction() -> None:
     [state] = descend(Task(6, 1, 3.0), [Step(2.0, 0.0, 0.5, 2.0)])
     assert (state.readout_norm, state.readout_cosine, state.alignment) == (0.0, 0.0, 0.0)
+
+
+def test_bars_are_those_of_replicates_where_fewer_nodes_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same nodes on the same points: the difference is 0, whatever replicates do."""
+    monkeypatch.setattr(module, "_ORDERS", (module._ORDERS[0],) * 2)
+    monkeypatch.setattr(module, "replicate_error", lambda *_: 0.0)
+    found = descend(Task(6, 1, 3.0, 0.4), [Step(2.0, 1.0, 1.0, 1.0)] * 2, tolerance=1.0)
+    assert [set(state.uncertainty.values()) for state in found] == [{0.0}, {0.0}]

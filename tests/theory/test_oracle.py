@@ -1,4 +1,5 @@
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from sparsetoken import (
     required_strength,
     strength_curve,
 )
-from sparsetoken.numerics.solution import Status
+from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.theory.oracle import _judge, _Measured, _StrengthSearch
 from sparsetoken.theory.scores import TokenSample, likelihood_ratio_scores
 from sparsetoken.theory.token_sums import NONLINEARITIES
 
@@ -349,3 +351,60 @@ def test_required_strength_from_a_similar_answer_is_the_one_found_without(classi
         )
     with pytest.raises(ParameterError, match="near"):
         required_strength(task, error=0.05, near=3.0)
+
+
+def test_a_sharpness_beyond_all_reach_is_refused() -> None:
+    oracle(Task(6, 1, 3.0), sharpness=1e12)
+    with pytest.raises(ParameterError, match="sharpness"):
+        oracle(Task(6, 1, 3.0), sharpness=1.1e12)
+
+
+@pytest.mark.parametrize("count", [4, 29, 31])
+def test_the_points_that_err_are_counted(count: int) -> None:
+    """Of equal shares: below 30 the bar holds what no point shows, 3/n of either class."""
+    positive = np.zeros(8000)
+    positive[np.linspace(0, 7999, count).astype(int)] = 1e-3
+    found = _Measured.of(positive.reshape(8, -1), np.zeros((8, 1000)), 0.0)
+    assert (found.solution.status is Status.BEYOND_REACH) == (count < 30)
+    assert (found.uncertainty >= 6 / 8000) == (count < 30)
+    if count < 30:
+        assert f"only some {count} points" in found.solution.message
+
+
+def search_with_slope(
+    monkeypatch: pytest.MonkeyPatch, errors: Callable[[float], float]
+) -> _StrengthSearch:
+    """Return a search whose few points give these errors."""
+    search = _StrengthSearch(
+        _judge(Task(6, 1, 3.0), "bayes", "sigmoid", None), Task(6, 1, 3.0), 0.1, 1e-2
+    )
+    monkeypatch.setattr(search, "_excess", lambda strength: float(np.log(errors(strength) / 0.1)))
+    return search
+
+
+def test_a_slope_is_that_of_the_errors_or_no_steeper_than_a_normal_tail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = search_with_slope(monkeypatch, lambda strength: np.exp(-20 * strength) + 1e-14)
+    assert seen._slope(0.1, 0.02) == pytest.approx(-20)
+    unseen = search_with_slope(monkeypatch, lambda strength: np.exp(-20 * strength))
+    # 2 log(0.1/0.5)/3 where no point errs any more, at exp(-60).
+    assert unseen._slope(3.0, 0.02) == pytest.approx(2 * np.log(0.2) / 3)
+
+
+@pytest.mark.parametrize(("bar", "steps"), [(1e-4, [0.02]), (0.01, [0.02, 0.2 / 3])])
+def test_a_slope_is_taken_over_more_than_the_bar(
+    bar: float, steps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error falls as exp(-3θ) at θ = 1: a bar of 10 % needs steps of 2 · 0.1/3 to either side."""
+    search, taken = search_with_slope(monkeypatch, lambda strength: np.exp(-3 * strength)), []
+
+    def slope(_: float, step: float) -> float:
+        taken.append(step)
+        return -3.0
+
+    monkeypatch.setattr(search, "_slope", slope)
+    found = Oracle(0.1, None, 0.0, bar, Solution(Status.CONVERGED, 0.0, 1))
+    monkeypatch.setattr(type(search._fixed), "least", lambda *_: found)
+    search._polished(1.0)
+    assert taken == pytest.approx(steps)

@@ -1,9 +1,11 @@
 """Where solutions go along a path: a guess that is good, or none."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from sparsetoken import Query, Task, Training, curve, predict
+from sparsetoken import ParameterError, Query, Task, Training, curve, predict
 from sparsetoken.theory import limit
 from sparsetoken.theory.limit import LimitState
 from sparsetoken.theory.path import Trail
@@ -74,3 +76,14 @@ def test_a_curve_follows_its_path_to_where_each_point_alone_is(
         # The same points of the law: what differs is the solver alone.
         difference = abs(prediction.test_error - alone.test_error)
         assert difference <= 0.1 * alone.uncertainty.test_error
+
+
+@pytest.mark.parametrize(
+    ("task", "training", "name"),
+    [("a task", Training(2.0, 1.0), "task"), (Task(6, 1, 3.0), "a training", "training")],
+)
+def test_a_path_of_nothing_asks_for_its_setting_all_the_same(
+    task: Any, training: Any, name: str
+) -> None:
+    with pytest.raises(ParameterError, match=f"^{name} = 'a {name}'"):
+        curve(task, training, values=[])

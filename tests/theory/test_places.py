@@ -7,7 +7,13 @@ import pytest
 from scipy.special import expit, logsumexp
 
 from sparsetoken.arrays import Array
-from sparsetoken.theory.places import PlacesLaw, exact_overlap, places_law, sampled_overlap
+from sparsetoken.theory.places import (
+    PlacesLaw,
+    _tilt,
+    exact_overlap,
+    places_law,
+    sampled_overlap,
+)
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.validation import ParameterError
 
@@ -121,3 +127,12 @@ def test_beyond_the_polynomials_is_refused() -> None:
         places_law(5000, 2, 7)
     with pytest.raises(ParameterError, match="informative = 1000"):
         places_law(4000, 1000, 7)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_tilted_weights_expect_about_as_many_ones_as_there_are(count: int) -> None:
+    """Nothing would overflow or vanish at the mode; a factor of 1.5 is what six halvings leave."""
+    weights = np.exp(4 * np.random.default_rng(0).standard_normal((30, 50)))
+    expected = (weights / (weights + _tilt(weights, count))).sum(axis=0)
+    assert np.all(expected > count / 1.5)
+    assert np.all(expected < count * 1.5)

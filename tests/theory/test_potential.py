@@ -123,3 +123,36 @@ def test_a_bad_start_is_recovered_from() -> None:
     found = solve_saddle(potential, 1e-2, np.array([1e6, -1e6, 1e-8, 1e8, 1e-9])).result
     assert found.converged
     np.testing.assert_allclose(found.point, expected.point, rtol=1e-4)
+
+
+@pytest.mark.parametrize("law", ["attention", "reused"])
+def test_a_replicate_is_a_law(law: str) -> None:
+    whole, part = LAWS[law], LAWS[law].first_replicate
+    assert part.weight.sum() == pytest.approx(1)
+    for sign in (-1, 1):
+        share = whole.weight[whole.label == sign].sum()
+        assert part.weight[part.label == sign].sum() == pytest.approx(share)
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2, 3])
+def test_errors_are_what_wrong_moments_do_to_the_gradient(
+    moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each moment too large by as much everywhere, at points whose coordinates have one sign."""
+    law = LAWS["vectorised"]
+    potential, point = Potential(law, get_loss("square"), 2.0), point_for("vectorised")
+    wrong = 1e-3 * np.eye(4)[moment]
+    first = potential.first_order(point, RIDGE)
+    monkeypatch.setattr(Potential, "_quadrature_error", lambda *_: wrong)
+    of_gradient, of_loss = potential.errors(point)
+    original = Potential._gradients
+
+    def moved(self: Potential, moments: np.ndarray, chain: object) -> object:
+        return original(self, moments + np.pad(wrong, (0, moments.shape[1] - 4)), chain)
+
+    monkeypatch.setattr(Potential, "_gradients", moved)
+    after = potential.first_order(point, RIDGE)
+    assert of_loss == pytest.approx(abs(after.train_loss.mean() - first.train_loss.mean()))
+    change = np.abs(after.gradient - first.gradient)
+    assert np.all(change <= of_gradient + 1e-12)
+    assert change[-1] == pytest.approx(of_gradient[-1], abs=1e-9)

@@ -309,3 +309,30 @@ def test_the_bar_of_a_calibration_is_that_of_its_replicates() -> None:
     joint = [0.2 * norm.pdf(0.7 - 1 - moved), 0.8 * norm.pdf(0.7 + moved)]
     expected = replicate_error(joint[0] / (joint[0] + joint[1]))
     assert point.uncertainty["probability"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_all_alike_is_beyond_the_widest_scores() -> None:
+    """Positives are rare and nothing tells them apart: every sample is called negative."""
+    law = ScoreLaw(
+        np.zeros(4),
+        np.array([0.1, 50.0, 0.1, 50.0]),
+        np.array([1.0, 1.0, -1.0, -1.0]),
+        np.array([0.01, 0.01, 0.49, 0.49]),
+    )
+    called = rates(law, np.array([best_threshold(law)])).ravel()
+    assert called == pytest.approx([0.0, 0.0], abs=1e-12)
+
+
+def test_the_bar_of_a_threshold_is_that_of_its_replicates() -> None:
+    """Both classes move by the same in each replicate: so does a threshold of a given rate."""
+    moved = 1e-3 * np.array([-1.0, 2.0, 0.5, -1.5])
+    law = ScoreLaw(
+        np.stack([2 + moved, moved], axis=1).ravel(),
+        np.full(8, 0.5),
+        np.tile([1.0, -1.0], 4),
+        np.full(8, 1 / 8),
+        replicates=4,
+    )
+    found = Ranking(law, law).at_false_alarm_rate(0.01)
+    assert found.uncertainty["threshold"] == pytest.approx(replicate_error(moved), rel=1e-2)
+    assert found.uncertainty["recall"] < 0.01 * replicate_error(moved)
