@@ -260,6 +260,22 @@ def test_a_curve_is_its_points(over: str, values: list[float], classifier: str) 
         assert point.test_error == pytest.approx(alone.test_error, abs=allowed)
 
 
+@pytest.mark.parametrize(("classifier", "loss"), [("pooled", "logistic"), ("vectorised", "square")])
+def test_a_point_of_an_exact_curve_is_off_by_no_more_than_its_bars(
+    classifier: str, loss: str
+) -> None:
+    """Without a bar of the law, what the solver leaves is all of the bar."""
+    task, values = Task(10, 1, 4.0), np.linspace(1.0, 8.0, 10)
+    training = Training(4.0, 4.0, loss=loss, ridge=1e-3)
+    for value, point in zip(
+        values, curve(task, training, values=values, classifier=classifier), strict=True
+    ):
+        alone = predict(task, training.replace(alpha1=value), classifier=classifier)
+        bars = point.uncertainty.test_error + alone.uncertainty.test_error
+        assert abs(point.test_error - alone.test_error) <= bars
+        assert bars < 1e-6
+
+
 def test_a_curve_over_the_query_and_over_nothing_known() -> None:
     found = curve(
         TASK, Training(1.0, 2.0), over="alignment", values=[0.2, 0.9], query=QUERY, tolerance=1e-2

@@ -395,6 +395,7 @@ def _carried_over(
     point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
     if offset is not None and np.all(np.abs(offset[-3:]) <= 0.3 * point[-3:]):
         point = point + offset
+    exact, before = potential.law.replicates == 1, np.inf
     for _ in range(_CORRECTIONS if most is None else most):
         evaluated = point
         found = potential.first_order(point, ridge, saddle.smoothing)
@@ -413,7 +414,13 @@ def _carried_over(
         # The next correction would be of the order of the square of this one. Coordinates and bias
         # may pass through 0: the norm of the rest says what is small.
         scale = np.maximum(np.abs(point), np.abs(point[-3]))
-        residual = float(np.abs(correction / scale).max() ** 2)
+        step = float(np.abs(correction / scale).max())
+        residual = step**2
+        if exact:
+            # Nothing else is in the bar then: with a Hessian from elsewhere each correction is but a
+            # share of the one before, and so is what is left, with room for shares that change.
+            residual = 4 * step * max(step, step / before)
+            before = step
         if residual <= max(0.02 * spread, 1e-10):
             break
     else:
