@@ -240,6 +240,10 @@ def test_recalibration_refuses_nonsense(fitted: Any) -> None:
         model.recalibrate(X)
     with pytest.raises(ParameterError, match="a class of fit"):
         model.recalibrate(X, y + 7)
+    with pytest.raises(ParameterError, match="every class"):
+        model.recalibrate(X[y == 1], y[y == 1])
+    with pytest.raises(ParameterError, match="at least 2"):
+        model.recalibrate(X[:1], rate=0.5)
     with pytest.raises(ParameterError, match="rate"):
         model.recalibrate(X, rate=1.0)
 

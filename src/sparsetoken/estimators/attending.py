@@ -370,6 +370,11 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
                 raise ParameterError(
                     "y", known.shape, f"a class of fit for {len(sequences)} samples"
                 )
+            missing = np.setdiff1d(self.classes_, known)
+            if len(missing):  # the bias would rule it out, or in
+                raise ParameterError("y", f"without {missing[0]}", "samples of every class of fit")
+        elif len(sequences) < 2:
+            raise ParameterError("number of samples", len(sequences), "at least 2 without y")
         targets = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         rates = np.broadcast_to(0.0 if rate is None else rate, len(targets))
         factors, biases = np.ones(len(targets)), self.intercept_
