@@ -5,8 +5,9 @@ number moved, a condition negated, a statement dropped. Mutants are drawn at ran
 one with the same chance. First the tests run once, unchanged, and it is noted which lines each
 executes and how long it takes. A mutant then runs, in a copy of the source, the tests that execute
 its statement, those of the file with the module's name first, those that start processes last, and
-among these the quickest first, until one fails or a budget of time is used up. The table says which mutants survived; a survivor is a change that no test notices,
-or, where somebody has written `equivalent` for its state and why, one that means the same.
+among these the quickest first, until one fails or a budget of time is used up. The table says what
+became of each mutant when it was first tried, and what at last. A survivor is a change that no test
+notices, or, where somebody has written `equivalent` for its state and why, one that means the same.
 
 A run that was stopped goes on: the notes have a part for each file of tests, which is made again if
 the file or the source has changed, and the table a row for each mutant of the sample; another
@@ -29,7 +30,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "sparsetoken"
 ROOMS = ("theory", "simulation", "learning", "estimators", "sweeps")
 TESTED = (*ROOMS, "numerics")
-COLUMNS = ("module", "line", "column", "change", "state", "by", "reason")
+COLUMNS = ("module", "line", "column", "change", "first", "state", "by", "reason")
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -388,15 +389,24 @@ def main() -> None:
         row = {"state": "survived", "reason": "", **before, "by": by}
         if by:
             row |= {"state": "killed", "reason": ""}
+        row = {"first": row["state"]} | row
         table[mutant.name] = dict(zip(COLUMNS, mutant.name, strict=False)) | row
         write(options.table, table)
         place = f"[{len(table)}/{len(drawn)}]"
         print(f"{place} {row['state']:8} {':'.join(mutant.name)} ({len(tests)} tests)", flush=True)
-    count = Counter(row["state"] for row in table.values())
-    killed, same = count["killed"], count["equivalent"]
-    print(
-        f"{killed} of {len(table)} mutants killed ({killed / max(1, len(table)):.0%}), {same} equivalent"
-    )
+    print(summary(list(table.values())))
+
+
+def summary(rows: list[dict[str, str]]) -> str:
+    """Return how many were killed, when first tried and at last, of all and of the meaningful."""
+    same = sum(row["state"] == "equivalent" for row in rows)
+    lines = [f"{len(rows)} mutants, {same} of them equivalent"]
+    for name in ("first", "state"):
+        killed = sum(row[name] == "killed" for row in rows)
+        shares = [killed / max(1, count) for count in (len(rows), len(rows) - same)]
+        when = "when first tried" if name == "first" else "at last"
+        lines.append(f"killed {when}: {killed}, {shares[0]:.0%} of all, {shares[1]:.0%} of others")
+    return "\n".join(lines)
 
 
 def share_imports() -> None:

@@ -11,6 +11,8 @@ from sparsetoken.theory.gradient_law import (
     FrameReadout,
     Gradient,
     _group_sums,
+    _means,
+    _SoftmaxSums,
     draw_sequences,
     mean_gradient,
     sequence_scores,
@@ -145,3 +147,45 @@ def test_sums_over_many_tokens_that_do_not_deviate_are_their_means() -> None:
             below = nodes < last
             mean = (weights * each(nodes))[below].sum() / weights[below].sum()
             assert sums[k] == pytest.approx(each(values[k]).sum() + 40 * mean, rel=1e-9)
+
+
+@pytest.mark.parametrize("label", [1, -1])
+@pytest.mark.parametrize(("task", "readout", "loss"), [CASES[0], (*CASES[1][:2], "logistic")])
+def test_means_of_known_scores_are_integrals_over_one_normal(
+    task: Task, readout: FrameReadout, loss: str, label: int
+) -> None:
+    """Token by token, given a and v: g_l = p_l G/s + what is independent of G, s² = Σ p²."""
+    a = 1.5 * np.random.default_rng(1).standard_normal(task.length)
+    v = (np.arange(task.length) < task.informative) * (label > 0)
+    p = np.exp(readout.sharpness * a)
+    p /= p.sum()
+    powers = {power: p**power for power in range(1, 5)}
+
+    def sums(factor: Array | float) -> dict[int, Array]:
+        return {power: np.array([np.sum(each * factor)]) for power, each in powers.items()}
+
+    known = _SoftmaxSums(sums(1.0), sums(v), sums(a), sums(a**2), sums(a * v))
+    found = _means(task, get_loss(loss), readout, known, label, 16)
+    shift = task.strength * np.sqrt(1 - readout.alignment**2)
+    rho, s = readout.spread, np.sqrt(np.sum(p**2))
+    fixed = readout.along * a + readout.across * shift * v
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = weights / weights.sum()
+    expected = np.zeros(11)
+    for g, weight in zip(nodes, weights, strict=True):
+        h = label * get_loss(loss).slope(
+            np.array([label * (p @ fixed + rho * s * g + readout.bias)])
+        )
+        # Mean and square of each token's noise given G, and of k_l/p_l = t_l - t̄.
+        noise, noise_square = p * g / s, 1 + (p / s) ** 2 * (g**2 - 1)
+        k = fixed - p @ fixed + rho * (noise - s * g)
+        k_noise = (fixed - p @ fixed - rho * s * g) * noise + rho * noise_square
+        k_square = k**2 + rho**2 * (noise_square - noise**2)
+        e, rest = readout.across / rho, readout.rest / rho
+        columns = [
+            *(p @ a, p @ (shift * v + e * noise), rest * p @ noise),
+            *((p * k) @ a, (p * k) @ (shift * v) + e * p @ k_noise, rest * p @ k_noise, 1.0),
+            *(h[0] * p @ p, h[0] * (p * p) @ k, h[0] * (p * p) @ k_square, h[0]),
+        ]
+        expected += weight * h[0] * np.array(columns)
+    np.testing.assert_allclose(found, expected, atol=1e-6)

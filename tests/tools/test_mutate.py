@@ -59,3 +59,14 @@ def test_tests_are_found_by_the_statement_around_a_change(tool: ModuleType) -> N
     assert lines["6"] == [7, 8, 9, 10, 11, 12, 13]  # a default value: the whole body
     assert lines["8"] == [8]
     assert lines["12"] == [10, 11, 12, 13]
+
+
+def test_the_summary_counts_what_was_noticed_first_and_at_last(tool: ModuleType) -> None:
+    states = [("killed", "killed")] * 6 + [("survived", "killed")] * 2
+    states += [("survived", "equivalent"), ("survived", "survived")]
+    rows = [{"first": first, "state": last} for first, last in states]
+    assert tool.summary(rows).splitlines() == [
+        "10 mutants, 1 of them equivalent",
+        "killed when first tried: 6, 60% of all, 67% of others",
+        "killed at last: 8, 80% of all, 89% of others",
+    ]
