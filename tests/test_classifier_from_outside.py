@@ -66,3 +66,6 @@ def test_a_sweep_simulates_an_imported_classifier_in_worker_processes(folder: Pa
     for row in rows:
         assert row["outcome"] == "done"
         assert 0 < float(row["theory_test_error"]) < 0.5
+    # Figures give it a free colour, with its own name.
+    run(folder, "sweep", "plot", "study.toml", "--output", "figure.svg")
+    assert "summed" in (folder / "figure.svg").read_text()

@@ -7,8 +7,8 @@ from matplotlib.colors import ListedColormap
 
 from sparsetoken.plotting import (
     COLOURS,
-    LOOKS,
     describe,
+    look_of,
     named,
     new_figure,
     styled,
@@ -41,7 +41,7 @@ def draw_phase_map(found: "PhaseMap", level: float, figure: Any = None) -> Any:
             rasterized=True,
         )
         _contour(axes, found, values, level, "white")
-        axes.set_title(LOOKS[name].label)
+        axes.set_title(look_of(name).label)
     figure.colorbar(image, ax=panels[count - 2], label="test error")
     _draw_winners(panels[-1], found, level)
     for axes in panels:
@@ -63,7 +63,7 @@ def _draw_winners(axes: Any, found: "PhaseMap", level: float) -> None:
     names = list(found.errors)
     codes = np.searchsorted(names, found.winners, sorter=np.argsort(names))
     codes = np.argsort(names)[codes]
-    colours = ListedColormap([LOOKS[name].colour for name in names])
+    colours = ListedColormap([look_of(name).colour for name in names])
     axes.pcolormesh(
         found.x_values,
         found.y_values,
@@ -83,7 +83,7 @@ def _draw_winners(axes: Any, found: "PhaseMap", level: float) -> None:
     if found.capacities is not None:
         _contour(axes, found, found.capacities, 1.0, COLOURS["black"], linestyles="--")
     for name in names:
-        axes.plot([], [], "s", color=LOOKS[name].colour, alpha=0.55, label=LOOKS[name].label)
+        axes.plot([], [], "s", color=look_of(name).colour, alpha=0.55, label=look_of(name).label)
     axes.legend(fontsize=6, loc="lower left", frameon=True)
     axes.set_title("who wins; dotted: attention = pooling", fontsize=8)
     if found.capacities is not None:

@@ -12,6 +12,7 @@ from sparsetoken.plotting import (
     draw_boundary,
     draw_simulation,
     draw_theory,
+    look_of,
     new_figure,
     styled,
     tidy_log_ticks,
@@ -47,7 +48,7 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
                 varied = varied.replace(reuse=False, alpha1=total / found.dimension)
             prediction = predict(task, varied, classifier=name, tolerance=TOLERANCE)
             values.append(getattr(prediction, field))
-        draw_theory(axes, samples, values, LOOKS[name])
+        draw_theory(axes, samples, values, look_of(name))
     known = all(one.unknown is None for one in found.alternatives)
     if found.metric == "error" and known:
         floors = floor_curve(task, values=samples / found.dimension, tolerance=1e-2)

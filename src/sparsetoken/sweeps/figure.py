@@ -154,11 +154,11 @@ def _groups(cells: Iterable[Summary], names: list[str]) -> dict[tuple[Any, ...],
 
 
 def _draw_panel(axes: "Axes", cells: list[Summary], x: str) -> None:
-    from sparsetoken.plotting import LOOKS, draw_simulation, draw_theory
+    from sparsetoken.plotting import draw_simulation, draw_theory, look_of
 
     several = len({cell.settings.get("dimension") for cell in cells}) > 1 and x != "dimension"
     for (classifier,), members in _groups(cells, ["classifier"]).items():
-        look = LOOKS[classifier or "attention"]
+        look = look_of(classifier or "attention")
         # Theory is the same for all dimensions: one line is enough.
         line = {c.settings[x]: c.theory for c in members if c.theory is not None}
         if line:
