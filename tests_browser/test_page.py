@@ -13,7 +13,7 @@ from sparsetoken import align, floor_curve, predict, required_strength
 from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.snapshot import write_snapshot
-from sparsetoken.explorer.state import VIEWS, State, total_samples
+from sparsetoken.explorer.state import VIEWS, State, samples_per_dimension
 
 LIGHT = "v=1&view=learning&classifiers=pooled%2Cvectorised&points=6&ridge=0.01"
 
@@ -83,7 +83,7 @@ def test_back_and_undo_return_to_the_last_settings(tab: Tab) -> None:
 def expected(state: State, name: str) -> float:
     """Return what the package gives for a number beside the plot."""
     if name == "floor":
-        (found,) = floor_curve(state.task, values=[total_samples(state.training)])
+        (found,) = floor_curve(state.task, values=[samples_per_dimension(state.training)])
         return found.error
     if state.view == "query":
         return align(state.task, state.training).alignment
@@ -91,7 +91,7 @@ def expected(state: State, name: str) -> float:
         return required_strength(state.task, error=state.error, classifier=name).strength
     training = state.training
     if state.over == ALL_SAMPLES:
-        training = share_out(training, name, total_samples(training))
+        training = share_out(training, name, samples_per_dimension(training))
     query = state.query if state.given_query and name == "attention" else None
     return predict(state.task, training, classifier=name, query=query).test_error
 
@@ -234,6 +234,27 @@ def test_a_bad_address_is_told_and_the_page_lives(tab: Tab) -> None:
     assert "error" not in tab.settle()
 
 
+@pytest.mark.parametrize(
+    ("address", "view", "told"),
+    [
+        ("v=0&view=query&strength=2", "query", "v=0"),
+        ("v=1&view=constructor", "learning", "view=constructor"),
+        ("v=1&view=query&__proto__=1&gone=2", "query", "gone=2"),
+    ],
+)
+def test_what_an_address_has_of_another_page_is_told_and_left_out(
+    tab: Tab, address: str, view: str, told: str
+) -> None:
+    tab.open(address)
+    assert tab.settle().endswith(("screen", "final"))
+    assert tab.page.inner_text("#question") == VIEWS[view].question
+    assert told in tab.page.inner_text("#words")
+    assert tab.page.input_value("#field-strength") == "5"
+    tab.act(lambda: tab.page.locator("#field-strength-slider").press("PageUp"))
+    assert tab.page.is_hidden("#words")
+    assert not tab.complaints
+
+
 def test_two_tabs_do_not_disturb_each_other(tab: Tab, browser: Browser, server: Server) -> None:
     other = Tab(browser.new_page(), server.url)
     tab.open(LIGHT)
@@ -276,7 +297,32 @@ def test_at_the_width_of_a_phone_nothing_sticks_out(browser: Browser, server: Se
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= 360, json.dumps(width)
     assert page.evaluate("document.getElementById('plot').getBoundingClientRect().width") > 300
+    for view in ("query", "inside"):
+        tab.open(f"v=1&view={view}&points=5")
+        tab.wait("document.querySelectorAll('#plot text').length > 5")
+        assert page.evaluate(OVERLAPPING) == []
+        left, right = page.evaluate(
+            "(({ left, right }) => [left, right])(document.querySelector("
+            "'#views [aria-selected=true]').getBoundingClientRect())"
+        )
+        assert left >= 0
+        assert right <= 360
     page.close()
+
+
+# Texts of a plot that hide each other, or are cut off at its edge.
+OVERLAPPING = """(() => {
+  const frame = document.getElementById("plot").getBoundingClientRect();
+  const texts = [...document.querySelectorAll("#plot text")].filter((e) => e.textContent.trim());
+  const boxes = texts.map((e) => [e.textContent, e.getBoundingClientRect()]);
+  const apart = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) < 3
+    || Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) < 3;
+  const cut = boxes.filter(([, r]) => r.left < frame.left - 1 || r.right > frame.right + 1
+    || r.top < frame.top - 1 || r.bottom > frame.bottom + 1).map(([text]) => text);
+  const hidden = boxes.flatMap(([text, a], i) => boxes.slice(i + 1)
+    .filter(([, b]) => !apart(a, b)).map(([other]) => `${text} / ${other}`));
+  return [...cut, ...hidden];
+})()"""
 
 
 def test_everything_can_be_reached_and_is_named(tab: Tab) -> None:

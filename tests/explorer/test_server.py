@@ -1,7 +1,9 @@
 """The server by its own protocol: answers, refusals, and messages that mean harm."""
 
+import asyncio
 import io
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -25,6 +27,7 @@ from sparsetoken.explorer.owndata import read_arrays
 from sparsetoken.explorer.server import make_app
 from sparsetoken.explorer.snapshot import write_snapshot
 from sparsetoken.explorer.state import State
+from sparsetoken.explorer.workers import in_a_process
 from sparsetoken.validation import ParameterError
 
 HOST = "127.0.0.1:8719"
@@ -206,6 +209,28 @@ def test_own_data_are_compared(client: TestClient) -> None:
     assert found["kind"] == "own"
     assert "attention" in found["text"].lower()
     assert np.allclose(np.sum(found["weights"], axis=1), 1)
+
+
+def test_a_process_of_its_own_ends_with_its_call_and_hands_on_errors() -> None:
+    async def calls() -> None:
+        assert await in_a_process(sorted, [2, 1], seconds=60) == [1, 2]
+        with pytest.raises(ParameterError, match="npz"):
+            await in_a_process(read_arrays, b"", seconds=60)
+        with pytest.raises(TimeoutError):
+            await in_a_process(time.sleep, 600, seconds=0.5)
+        call = asyncio.create_task(in_a_process(time.sleep, 600, seconds=600))
+        await asyncio.sleep(0.5)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    before = set(multiprocessing.active_children())
+    begin = time.monotonic()
+    asyncio.run(calls())
+    assert time.monotonic() - begin < 100
+    for process in set(multiprocessing.active_children()) - before:
+        process.join(timeout=20)
+        assert not process.is_alive()
 
 
 @pytest.mark.parametrize(

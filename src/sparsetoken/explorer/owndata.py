@@ -41,10 +41,11 @@ def read_arrays(content: bytes) -> tuple[Any, Any]:
     return X.astype(float), y
 
 
-def compare_classifiers(X: Any, y: Any) -> dict[str, Any]:
-    """Compare classifiers on the data by cross-validation, and show where attention looks."""
+def compare_classifiers(content: bytes) -> dict[str, Any]:
+    """Compare classifiers on an .npz file by cross-validation, and show where attention looks."""
     from sparsetoken.estimators import AttentionClassifier, compare
 
+    X, y = read_arrays(content)
     comparison = compare(X, y)
     model = AttentionClassifier().fit(X, y)
     shown = np.linspace(0, len(X) - 1, min(_SHOWN, len(X))).round().astype(int)

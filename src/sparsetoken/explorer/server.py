@@ -28,7 +28,7 @@ from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.state import State, controls
 from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture, Piece, Stage
-from sparsetoken.explorer.workers import Crew
+from sparsetoken.explorer.workers import Crew, in_a_process
 from sparsetoken.validation import ParameterError
 
 __all__ = ["make_app", "plotly_script"]
@@ -43,6 +43,7 @@ _PAGE = {
 _MOST_MESSAGE = 8000
 _MOST_CLIENTS = 16
 _SECONDS = 60.0
+_OWN_SECONDS = 300.0
 # What is on its way may be shown for so long after a newer request has come, and a picture that
 # grows is sent so often, in seconds.
 _PATIENCE = 0.2
@@ -231,6 +232,10 @@ class _Client:
         await self.cancel()
 
 
+def _refusal(text: str, status: int) -> Response:
+    return JSONResponse({"kind": "error", "text": text}, status, headers=_HEADERS)
+
+
 def _numbered(number: int, stage: Stage, piece: Piece) -> Piece:
     return {**piece, "number": number, "accuracy": stage.accuracy}
 
@@ -306,10 +311,16 @@ def make_app(hosts: frozenset[str]) -> Starlette:
         try:
             content = await _limited(request)
             async with busy:
-                X, y = await run_in_threadpool(owndata.read_arrays, content)
-                found = await run_in_threadpool(owndata.compare_classifiers, X, y)
-        except ValueError as error:
-            return JSONResponse({"kind": "error", "text": str(error)}, 400, headers=_HEADERS)
+                # Where it takes too long, or the server ends, its process is ended.
+                asked = (owndata.compare_classifiers, content)
+                found = await in_a_process(*asked, seconds=_OWN_SECONDS)
+        except TimeoutError:
+            text = f"Stopped after {_OWN_SECONDS:.0f} s: use fewer samples, or compare() in Python."
+            return _refusal(text, 400)
+        except (ValueError, MemoryError) as error:
+            return _refusal(str(error), 400)
+        except asyncio.CancelledError:
+            return _refusal("The server has ended.", 503)
         return JSONResponse(found, headers=_HEADERS)
 
     async def socket(websocket: WebSocket) -> None:

@@ -427,7 +427,8 @@ def axis_range(
 ) -> tuple[float, float]:
     """Return the ends of an axis: those asked for, or the usual ones of the field."""
     if name == "at_length":
-        low, high = float(state.task.length), float(LIMITS["length"])
+        high = float(LIMITS["length"])
+        low = min(float(state.task.length), high / 10)
     else:
         low, high, _ = _RANGES.get(name, _range_around(_FIRST.get(name, 1.0)))
     if name == "length":

@@ -18,11 +18,13 @@ from typing import Any
 
 from sparsetoken.explorer.computing import Batch, Point, Stale, compute
 
-__all__ = ["Crew", "listen", "process_context"]
+__all__ = ["Crew", "in_a_process", "listen", "process_context"]
 
 # How long a worker may go on after it was told to stop, in seconds.
 _GRACE = 0.3
 _STOP = None
+# How often it is looked whether a process of its own has answered, in seconds.
+_LOOK = 0.02
 
 
 def process_context() -> Any:
@@ -32,6 +34,38 @@ def process_context() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sparsetoken.cli", "sparsetoken.explorer.computing"])
     return context
+
+
+async def in_a_process(function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+    """Call a function in a process that ends with this call, also where that is cancelled."""
+    context = process_context()
+    connection, other = context.Pipe()
+    process = context.Process(target=_call, args=(other, function, arguments), daemon=True)
+    await asyncio.to_thread(process.start)
+    other.close()
+    try:
+        async with asyncio.timeout(seconds):
+            while not connection.poll():
+                await asyncio.sleep(_LOOK)
+        answer = connection.recv()
+    except EOFError:
+        raise MemoryError("the computation was ended by the system: ask for less") from None
+    finally:
+        process.kill()
+        connection.close()
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def _call(connection: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Run in the process: send what the function returns or raises."""
+    listen(connection, lambda _: None)
+    try:
+        answer = function(*arguments)
+    except Exception as error:  # noqa: BLE001 the caller decides what to tell
+        answer = error
+    connection.send(answer)
 
 
 class Crew:

@@ -21,14 +21,20 @@ let tourStep = -1;
 
 const separator = (name) => (name === "pins" ? "|" : ",");
 
+// What an address says, and parts of it that this page does not know. In another version names may
+// mean something else: of that only the view is taken.
 function readAddress() {
-  const found = {};
-  for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
-    if (name === "v") continue;
+  const parts = [...new URLSearchParams(location.hash.slice(1))];
+  const known = Object.assign(Object.create(null), { v: (text) => text === String(about.version), view: (text) => Object.hasOwn(about.views, text) });
+  const isKnown = ([name, text]) => known[name]?.(text) ?? Object.hasOwn(usual, name);
+  const strange = parts.filter((part) => !isKnown(part));
+  const foreign = strange.some(([name]) => name === "v");
+  const found = { view: "learning" };
+  for (const [name, text] of parts.filter(isKnown)) {
+    if (name === "v" || (foreign && name !== "view")) continue;
     found[name] = Array.isArray(usual[name]) ? text.split(separator(name)) : text;
   }
-  found.view ??= "learning";
-  return found;
+  return [found, strange.map(([name, text]) => `${name}=${text}`.slice(0, 40))];
 }
 
 function address(of = values) {
@@ -91,11 +97,19 @@ function clear() {
 }
 
 function load() {
-  values = readAddress();
-  if (!(values.view in about.views)) values = { view: "learning" };
+  const [found, strange] = readAddress();
+  values = found;
   clear();
   show();
   ask();
+  if (strange.length) note(`This page, version ${about.version} of its addresses, does not know all of this one: ${strange.slice(0, 3).join(", ")}. It shows the rest.`);
+}
+
+// Words above the plot that stay until something else is asked for.
+function note(text) {
+  $("words").hidden = false;
+  $("words").textContent = text;
+  $("words").dataset.note = "1";
 }
 
 // ---- the socket
@@ -131,7 +145,7 @@ function receive(message) {
     map: () => { map = message; drawn(); },
     tokens: () => { tokens = message; drawn(); },
     numbers: () => { numbers(message.rows, message.accuracy); },
-    note: () => { $("words").hidden = false; $("words").textContent = message.text; $("words").dataset.note = "1"; },
+    note: () => { note(message.text); },
     refining: () => { if (newest) tell(message.accuracy === "final" ? `Refining, ${message.done} of ${message.total} parts …` : "Computing …"); },
     done: () => { if (newest) done(message); },
     error: () => { if (newest || message.number === undefined) { clearTimeout(waiting); tell(message.text, true); simulating(false); document.body.dataset.answered = `${request}:error`; } },
@@ -236,12 +250,13 @@ function numbers(rows, accuracy) {
   const table = $("numbers");
   table.replaceChildren();
   picture.here = rows[0]?.x ?? null;
+  table.createCaption().textContent = `${quantityName(current("quantity"))} at ${symbolOf({ title: title(current("over")) })} = ${withError(picture.here, null)}`;
   const spoken = [];
   for (const row of rows) {
     const line = table.insertRow();
     const head = document.createElement("th");
     head.scope = "row";
-    head.textContent = `${lookOf(row.name)[0]}: ${quantityName(row.quantity)}`;
+    head.textContent = lookOf(row.name)[0];
     line.append(head);
     const cell = line.insertCell();
     Object.assign(cell.dataset, { name: row.name, value: row.value, accuracy });
@@ -267,6 +282,7 @@ function show() {
   for (const tab of $("views").children) {
     tab.setAttribute("aria-selected", String(tab.dataset.view === values.view));
     tab.tabIndex = tab.dataset.view === values.view ? 0 : -1;
+    if (tab.tabIndex === 0) inSight(tab);
   }
   $("unpin").hidden = !(values.pins ?? []).length;
   $("pin").hidden = ["map", "turning", "inside"].includes(values.view);
@@ -284,6 +300,12 @@ function show() {
   for (const button of document.querySelectorAll("[data-copy=study]")) button.hidden = values.view !== "learning";
   axesBar(kind);
   linesBar(kind);
+}
+
+// On a narrow page the list of views scrolls sideways.
+function inSight(tab) {
+  const list = $("views"), box = tab.getBoundingClientRect(), frame = list.getBoundingClientRect();
+  if (box.left < frame.left || box.right > frame.right) list.scrollLeft += box.left - frame.left - (frame.width - box.width) / 2;
 }
 
 function small(label, element) {

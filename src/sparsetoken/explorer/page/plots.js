@@ -50,7 +50,7 @@ export function put(element, figure) {
   const narrow = element.clientWidth < NARROW;
   const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
   element.classList.toggle("many", narrow && figure.layout.showlegend && names > MANY);
-  if (narrow) Object.assign(figure.layout, { height: element.clientHeight, legend: { ...figure.layout.legend, font: { size: 10.5 } } });
+  if (narrow) Object.assign(figure.layout, { height: element.clientHeight, font: { ...figure.layout.font, size: 12 }, legend: { ...figure.layout.legend, font: { size: 11 } } });
   return Plotly.react(element, figure.data, figure.layout, CONFIG);
 }
 
@@ -164,8 +164,8 @@ export function tokensFigure(piece, dark) {
     { x: places, y: piece.weights, type: "bar", name: "attention weight", marker: { color: colour }, hovertemplate: hover("weight") },
     { x: places, y: piece.scores, yaxis: "y2", mode: "markers", name: "score along the query", marker: { color: colour, symbol, size, opacity: 1 }, hovertemplate: hover("score") },
   ];
-  const made = layout(dark, { title: { text: "token (orange star: carries the signal)" } }, { title: { text: "attention weight" }, domain: [0, 0.48] });
-  made.yaxis2 = { ...made.yaxis, title: { text: "score along the query" }, domain: [0.54, 1] };
+  const made = layout(dark, { title: { text: "token (orange star: carries the signal)" } }, { title: { text: "weight" }, domain: [0, 0.48] });
+  made.yaxis2 = { ...made.yaxis, title: { text: "score" }, domain: [0.54, 1] };
   made.showlegend = false;
   return { data, layout: made };
 }
