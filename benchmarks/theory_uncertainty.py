@@ -38,9 +38,16 @@ def law_of_size(log2_points: int, shift: int = 0) -> Iterator[None]:
     kept = {name: getattr(prediction, name) for name in (*sizes, "feature_law", "training_law")}
 
     def feature_law(
-        task: Task, classifier: str, query: Query | None, log2_points: int, seed: int = 0
+        task: Task,
+        classifier: str,
+        query: Query | None,
+        log2_points: int,
+        seed: int = 0,
+        *,
+        fresh: bool = False,
     ) -> FeatureLaw:
-        return kept["feature_law"](task, classifier, query, log2_points, seed + shift)
+        make = kept["feature_law"]
+        return make(task, classifier, query, log2_points, seed + shift, fresh=fresh)
 
     def training_law(*problem: Any) -> Callable[[int, int], FeatureLaw]:
         make = kept["training_law"](*problem)

@@ -11,6 +11,7 @@ from sparsetoken.numerics.solution import Status
 from sparsetoken.theory import limit
 from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law
 from sparsetoken.theory.potential import Potential
+from sparsetoken.theory.reuse import reused_law
 from sparsetoken.theory.saddle import Saddle, solve_saddle
 
 TASK = Task(length=10, informative=1, strength=5.0)
@@ -275,3 +276,22 @@ def test_a_surplus_moves_the_share_of_positives_and_nothing_else(
     [tilted] = solved
     assert tilted.law.weight.sum() == pytest.approx(1.0, rel=1e-12)
     assert tilted.law.weight[tilted.law.label > 0].sum() == pytest.approx(0.32, rel=1e-12)
+
+
+def test_a_coarse_law_that_begins_leaves_the_solution_of_the_fine_one() -> None:
+    """The bias is next to free, and corrections with the coarse law's Hessian shrink slowly."""
+    task = Task(24, 23, 5.61, 0.45)
+    training = Training(
+        12.2, 12.2, loss="hinge", ridge=10.0, readout_step=2.1, bias_step=0.14, query_step=2.4,
+        inverse_temperature=0.117, reuse=True,
+    )  # fmt: skip
+    law = reused_law(task, training, 10)
+    loss = get_loss(training.loss)
+    begun, alone = (
+        limit.limit_readout((coarse, law), loss, training.alpha1, training.ridge)
+        for coarse in (law.compressed, law)
+    )
+    assert begun.solution.converged
+    assert alone.solution.converged
+    assert begun.train_loss == pytest.approx(alone.train_loss, abs=1e-5)
+    assert begun.weights == pytest.approx(alone.weights, rel=1e-3)

@@ -203,7 +203,8 @@ def _at_saddle(
     carried, solved = _carried_over(finer, ridge, saddle, offset), rougher
     if not (carried.trusted or exact):
         # Close to a threshold the two laws may lie on different sides of it.
-        near, solved = saddle.result.point if saddle.result.converged else None, finer
+        last = start.solution if start is not None and near is not None else None
+        near, solved = saddle.result.point if saddle.result.converged else last, finer
         saddle = solve_saddle(finer, ridge, near)
         carried = _carried_over(finer, ridge, saddle)
     offset = carried.point - saddle.result.point
@@ -395,7 +396,9 @@ def _carried_over(
     point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
     if offset is not None and np.all(np.abs(offset[-3:]) <= 0.3 * point[-3:]):
         point = point + offset
-    exact, before = potential.law.replicates == 1, np.inf
+    before = np.inf
+    # In the bar of an exact law nothing else leaves room for shares that change.
+    room = 4.0 if potential.law.replicates == 1 else 1.0
     for _ in range(_CORRECTIONS if most is None else most):
         evaluated = point
         found = potential.first_order(point, ridge, saddle.smoothing)
@@ -411,20 +414,17 @@ def _carried_over(
             trusted = trusted and saddle.smoothing > 0
             break
         point = point + correction
-        # The next correction would be of the order of the square of this one. Coordinates and bias
-        # may pass through 0: the norm of the rest says what is small.
+        # The next correction would be of the order of the square of this one, or, with a Hessian from
+        # elsewhere, the share of it that this one is of the last. Coordinates and bias may pass
+        # through 0: the norm of the rest says what is small.
         scale = np.maximum(np.abs(point), np.abs(point[-3]))
         step = float(np.abs(correction / scale).max())
-        residual = step**2
-        if exact:
-            # Nothing else is in the bar then: with a Hessian from elsewhere each correction is but a
-            # share of the one before, and so is what is left, with room for shares that change.
-            residual = 4 * step * max(step, step / before)
-            before = step
+        residual = room * step * max(step, step / max(before - step, step))
+        before = step
         if residual <= max(0.02 * spread, 1e-10):
             break
     else:
-        trusted = trusted and residual <= max(spread, _SOLUTION)
+        trusted = trusted and residual <= max(0.1 * spread, _SOLUTION)
     left = residual * np.maximum(np.abs(point), np.abs(point[-3]))
     gradient_error, train_loss_error = potential.errors(evaluated, saddle.smoothing)
     error = left + np.abs(inverse) @ gradient_error

@@ -11,7 +11,7 @@ method on its gradient is safe. At the saddle point τ = ν (docs/theory.md, sec
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtr
@@ -101,6 +101,17 @@ class Potential:
     def shapes(self) -> dict[int, Shape]:
         """Sizes of the tables that were needed last."""
         return dict(self._kept.shapes)
+
+    def with_part_of_lost(self, kept: float) -> "Potential":
+        """Return the potential of a law that keeps this part of what it has of lost directions.
+
+        With all of it nothing is lost, and the readout has as much noise as of fresh data.
+        """
+        if kept == 0:
+            return self
+        law = replace(self.law, removed=(1 - kept) * self.law.removed)
+        alpha = self.alpha * law.dimension_ratio
+        return Potential(law, self.loss, alpha, self.shapes, self._table_tolerance, self._order)
 
     def first_order(self, x: Array, ridge: float, smoothing: float = 0.0) -> FirstOrder:
         """Return the gradient at x = (μ, b, a, ν, τ, β).

@@ -429,7 +429,8 @@ class Predictor:
         law = partial(make, used, log2_points=size)
         tested = recalibrated(readout, law()) if usage.recalibrate else readout
         error = _test_error(tested, law())
-        if error.numerical > self.tolerance / 3 and self._accuracy > FINEST:
+        rough = error.numerical > self.tolerance / 3 and self._accuracy > FINEST
+        if rough and readout.solution.converged:
             # More points of the law do not help where quadrature and tables decide.
             self._accuracy = max(FINEST, self._accuracy / 20)
             self._trained.clear()

@@ -1,6 +1,5 @@
 """Solve the self-consistent equations: the saddle point of the potential, for ridge >= 0."""
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,9 +21,15 @@ _MOST_SMOOTHING = 0.1
 # the one to leading order. The moments of a law with reused samples can be far from what they are
 # at a vanishing readout.
 _HEAVIER = (1.0, 30.0, 900.0)
-# Least share of the noise that the readout may not see of what taught the query. Where attention is
-# close to pooling and labels are balanced hardly any is left, and how little depends on the next order.
-_LEFT_OF_NOISE = (1e-8, 1e-3)
+
+# How fast a parameter falls: Newton's method bears two or three decades at once on most paths. Steps
+# of less than a tenth would take longer than anyone waits.
+_FIRST_FACTOR = 300.0
+_LARGEST_FACTOR = 1e3
+_LEAST_FACTOR = 1.1
+_JUMPS = 3
+# The directions that are lost change the solution more than a ridge that falls.
+_FIRST_LOSS = 3.0
 
 # On the way to the target it is enough to stay near the path.
 _NEAR = 0.03
@@ -55,60 +60,117 @@ def solve_saddle(
     """Return the saddle point (μ, b, a, ν, τ, β) of the potential.
 
     From a `start` near the solution, as along a curve, Newton's method goes straight to it. Without
-    one, or if that fails, the ridge is lowered in steps from a value so large that the solution is
-    known, each step starting from the last. A loss with kinks is smoothed meanwhile, and the
-    smoothing is lowered in the same way at the end; `Saddle.smoothing` says how far that went. The
-    last Newton correction, of relative size `tolerance` at most, is left to the caller.
+    one, or if that fails, it follows a path, each step starting from the last: the ridge falls from
+    a value so large that the solution is known, with the kinks of the loss smoothed; then the
+    smoothing falls, and `Saddle.smoothing` says how far. Directions that the noise of training data
+    has lost come last: with all of them lost, the readout of a large ridge may have next to no noise
+    of its own, and is hard to follow from there. The last Newton correction, of relative size
+    `tolerance` at most, is left to the caller.
     """
-
-    def solve(
-        point: Array, value: float, smoothing: float, last: bool = True
-    ) -> NewtonResult[SecondOrder]:
-        return newton(
-            lambda x: potential.second_order(x, value, smoothing),
-            point,
-            np.ones(len(point), dtype=bool),
-            np.arange(len(point)) >= len(point) - 3,
-            tolerance if last else _NEAR,
-        )
-
     if start is not None:
-        result = solve(start, ridge, 0.0)
+        result = _solved(potential, start, ridge, 0.0, tolerance)
         if result.converged:
             return Saddle(result, 0.0)
-    law = potential.law
-    noise = float(law.weight @ law.scale**2)
-    heavy = max(ridge, noise + float(law.weight @ (law.coordinates**2).sum(axis=1)))
-    smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
-    begin = np.empty(0)
-    for factor, left in itertools.product(_HEAVIER, _LEFT_OF_NOISE):
-        before, begin = begin, _heavy_ridge_point(potential, factor * heavy, smoothing, left)
-        if np.array_equal(before, begin):
-            continue
-        result = solve(begin, factor * heavy, smoothing, factor * heavy == ridge)
-        if result.converged:
-            heavy *= factor
-            break
-    result, reached = _lower(
-        lambda point, value, last: solve(point, value, smoothing, last),
-        result,
-        heavy,
-        ridge,
-        floor=1e-9 * noise,
+    walk = _Walk(potential, ridge, tolerance)
+    walk.lower_ridge()
+    if walk.kept:
+        walk.lose_directions()
+        walk.lower_ridge()
+    walk.lower_smoothing()
+    return walk.end()
+
+
+class _Walk:
+    """A path to the saddle point: where it is, and for which ridge, smoothing and lost share.
+
+    Attributes
+    ----------
+    result : NewtonResult
+    ridge, smoothing : float
+        What they are at `result`.
+    kept : float
+        Which part of the directions that are lost is still there.
+    """
+
+    def __init__(self, potential: Potential, target: float, tolerance: float) -> None:
+        self.target, self.tolerance, self.whole = target, tolerance, potential
+        self.smoothing = 0.0 if potential.loss.smooth else _FIRST_SMOOTHING
+        law = potential.law
+        self.kept = float(law.removed.shape[1] > 0)
+        self.potential = potential.with_part_of_lost(self.kept)
+        self.noise = float(law.weight @ law.scale**2)
+        spread = self.noise + float(law.weight @ (law.coordinates**2).sum(axis=1))
+        for factor in _HEAVIER:
+            self.ridge = factor * max(target, spread)
+            begin = _heavy_ridge_point(potential, self.ridge, self.smoothing)
+            self.result = self._solve(begin, last=self.ridge == target)
+            if self.result.converged:
+                break
+
+    def lower_ridge(self) -> None:
+        """Lower the ridge towards its target."""
+        self.result, self.ridge = _lower(
+            lambda point, value, last: self._solve(point, last=last, ridge=value),
+            self.result,
+            self.ridge,
+            self.target,
+            floor=1e-9 * self.noise,
+        )
+
+    def lower_smoothing(self) -> None:
+        """Lower the smoothing to none, if everything else is as it should be."""
+        if self.ridge > self.target or self.kept:
+            return
+        self.result, self.smoothing = _lower(
+            lambda point, value, last: self._solve(point, last=last, smoothing=value),
+            self.result,
+            self.smoothing,
+            0.0,
+            floor=1e-5,
+        )
+
+    def lose_directions(self) -> None:
+        """Lower the part of the lost directions that is still there to none."""
+
+        def solve(point: Array, kept: float, last: bool) -> NewtonResult[SecondOrder]:
+            self.potential = self.whole.with_part_of_lost(kept)
+            return self._solve(point, last=last)
+
+        self.result, self.kept = _lower(solve, self.result, self.kept, 0.0, 1e-2, _FIRST_LOSS)
+
+    def end(self) -> Saddle:
+        """Return where the path ended, converged if that is where it was to lead."""
+        there = self.ridge == self.target and self.kept == 0 and self.smoothing < _MOST_SMOOTHING
+        result = replace(self.result, converged=self.result.converged and there)
+        return Saddle(result, self.smoothing)
+
+    def _solve(
+        self,
+        point: Array,
+        *,
+        last: bool,
+        ridge: float | None = None,
+        smoothing: float | None = None,
+    ) -> NewtonResult[SecondOrder]:
+        return _solved(
+            self.potential,
+            point,
+            self.ridge if ridge is None else ridge,
+            self.smoothing if smoothing is None else smoothing,
+            self.tolerance if last else _NEAR,
+        )
+
+
+def _solved(
+    potential: Potential, point: Array, ridge: float, smoothing: float, tolerance: float
+) -> NewtonResult[SecondOrder]:
+    return newton(
+        lambda x: potential.second_order(x, ridge, smoothing),
+        point,
+        np.ones(len(point), dtype=bool),
+        np.arange(len(point)) >= len(point) - 3,
+        tolerance,
     )
-    if reached > ridge:
-        return Saddle(replace(result, converged=False), smoothing)
-    if potential.loss.smooth or not result.converged:
-        return Saddle(result, smoothing)
-    result, smoothing = _lower(
-        lambda point, value, last: solve(point, ridge, value, last),
-        result,
-        smoothing,
-        0.0,
-        floor=1e-5,
-    )
-    kept = result.converged and smoothing < _MOST_SMOOTHING
-    return Saddle(replace(result, converged=kept), smoothing)
 
 
 def _lower(
@@ -117,13 +179,14 @@ def _lower(
     current: float,
     target: float,
     floor: float,
+    factor: float = _FIRST_FACTOR,
 ) -> tuple[NewtonResult[SecondOrder], float]:
     """Follow the solution while a parameter falls from `current` to `target`, by growing factors.
 
     Below the floor the target is tried at once; if that fails, a hundred times lower, three times.
     Returns the last solution and the value it is for.
     """
-    steps, factor, tries = result.steps, _FIRST_FACTOR, _JUMPS
+    steps, tries = result.steps, _JUMPS
     while current > target and result.converged:
         lower = max(current / factor, target)
         following = lower if lower >= floor else target
@@ -141,29 +204,17 @@ def _lower(
     return replace(result, steps=steps), current
 
 
-# How fast a parameter falls: Newton's method bears two or three decades at once on most paths. Steps
-# of less than a tenth would take longer than anyone waits.
-_FIRST_FACTOR = 300.0
-_LARGEST_FACTOR = 1e3
-_LEAST_FACTOR = 1.1
-_JUMPS = 3
+def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float) -> Array:
+    """Return the solution to leading order in 1/ridge, with no direction lost: close to zero.
 
-
-def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float, left: float) -> Array:
-    """Return the solution to leading order in 1/ridge: a readout close to zero.
-
-    There every slope is that of the (smoothed) loss at 0, χ = 1/Λ, and β² = α ℓ'(0)² (E S² - ‖E D‖²).
-    Of that difference at least the share `left` of E S² is taken.
+    There every slope is that of the (smoothed) loss at 0, χ = 1/Λ, and β² = α ℓ'(0)² E S².
     """
     law, alpha, loss = potential.law, potential.alpha, potential.loss
     origin = (
         loss.prox(np.zeros(1), smoothing) / -smoothing if smoothing else loss.slope(np.zeros(1))
     )
     slope = abs(float(origin[0]))
-    means = law.weight @ law.signed
-    linear = slope / ridge * means * (law.penalised - law.lost / alpha)
-    removed, noise = means * law.lost, float(law.weight @ law.scale**2)
-    square = max(noise - float(removed @ removed), left * noise)
-    dual = np.sqrt(alpha * square) * max(slope, 1e-3)
+    linear = slope / ridge * (law.weight @ law.signed) * law.penalised
+    dual = np.sqrt(alpha * float(law.weight @ law.scale**2)) * max(slope, 1e-3)
     width = dual / (alpha * ridge)
     return np.array([*linear, width, width, dual])
