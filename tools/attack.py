@@ -1,16 +1,16 @@
 """Try to break the package: ``python tools/attack.py [--minutes 30] [--seed 0] [--quick]``.
 
 Random command lines over every option that the commands have, study files by grammar and by bytes,
-stores by bytes, kills at random moments, odd arguments to public functions, and inequalities that
-must hold between numbers. An attempt fails on a traceback, a wrong exit code, a run beyond its
+stores by bytes, kills at random moments, odd values for every parameter of every public function,
+and inequalities that must hold between numbers. An attempt fails on a traceback, a wrong exit code, a run beyond its
 time, a changed input file, or a number that cannot be. The same seed makes the same attempts.
 
 Exit code 0 if nothing broke. The table that is printed at the end has a line for each kind.
 """
 
 import argparse
+import inspect
 import json
-import math
 import multiprocessing
 import os
 import random
@@ -23,6 +23,9 @@ import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from attack_calls import STUDY, odd_values, public_calls
 
 SECONDS = 120.0  # for one attempt; only a hang takes so long, however busy the machine is
 MEMORY = 8 * 2**30
@@ -55,6 +58,7 @@ NUMBERS = [
     "100000000000000000000",
     "x",
 ]
+PLAIN = ("0.1", "0.3", "0.5", "0.9", "1", "2", "3", "4", "8", "20")
 WORDS = (
     "attention",
     "pooled",
@@ -67,6 +71,7 @@ WORDS = (
     "x[/b]",
 )
 FIELDS = ("strength", "length", "alpha", "alpha0", "alpha1", "positive_rate", "ridge", "nonsense")
+VIEWS = ("learning", "query", "turning", "strength", "capacity", "map", "shift", "inside", "x")
 # Options whose larger values only make a command take longer: these, or beyond all limits.
 COSTLY = {
     "dimension": "2 20 0 1000000000000",
@@ -75,23 +80,14 @@ COSTLY = {
     "workers": "1 0 -1 20000 100000000",
     "points": "2 3 0 1 100000000000",
     "steps": "1 2 0 -1",
-    "tolerance": "0.1 0.01 0 -1 nan",
+    "tolerance": "0.1 0.01 0 -1 nan 1e-300 1e300",
     "retries": "0 -1 100000000000",
+    "repeats": "1 2 0 -1 100000000000000000000",
+    "splits": "1 2 0 -1 100000000000000000000",
+    "cv": "2 3 0 -1 1000 100000000000000000000",
+    "horizon": "1 2 8 0 nan inf 1e6 1e300",
+    "dask": "nonsense tls://127.0.0.1:1 tcp://127.0.0.1:1 tcp://x:99999 127.0.0.1:x",
 }
-STUDY = """
-classifiers = "pooled"
-dimensions = 20
-trials = 3
-theory = false
-[task]
-length = 4
-informative = 1
-strength = [2, 4]
-[training]
-alpha0 = 2
-alpha1 = 2
-loss = "square"
-"""
 
 
 def commands(rng, folder):
@@ -101,29 +97,23 @@ def commands(rng, folder):
 
     from sparsetoken.cli import main
 
-    study = folder / "study.toml"
-    if not study.exists():
-        study.write_text(STUDY)
-        fill(study)
-    names = [n for n in main.commands if n not in ("explore", "reproduce")]
-    words = [rng.choice(names)]
+    study, data = prepared(folder)
+    # A page takes a second: fewer of these. Few options give numbers, many give messages.
+    words = [rng.choice([name for name in main.commands if name != "explore"] * 4 + ["explore"])]
+    share = rng.choice([0.04, 0.1, 0.25])
     command = main.commands[words[0]]
     if isinstance(command, click.Group):
-        words.append(rng.choice([n for n in command.commands if n != "run"]))
+        words.append(rng.choice(list(command.commands)))
         command = command.commands[words[-1]]
-    if words[0] in ("simulate", "descend"):
-        words += ["--dimension", "20", "--tolerance" if words[0] == "descend" else "--trials", "1"]
     for option in command.params:
         if isinstance(option, click.Argument):
-            given = study if option.name == "study" else folder / rng.choice(["out.x", "", "a[/b]"])
-            words.append(str(given))
-        elif rng.random() < 0.25 and option.name not in ("help", "imports", "schedule"):
-            words.append(option.opts[0])
+            words += argument_of(rng, option, folder)
+        elif rng.random() < share and option.name not in ("help", "imports"):
+            words.append(rng.choice([*option.opts, *option.secondary_opts]))
             if not option.is_flag:
-                words.append(value_of(rng, option, folder))
-    if ("--over" in words or words[0] == "map") and "--points" not in words:
-        words += ["--points", "2"]
-    before = {path: path.read_bytes() for path in (study, folder / "study.sqlite")}
+                words += [value_of(rng, option, folder, place) for place in range(option.nargs)]
+    words += cheap(words, folder)
+    before = {path: path.read_bytes() for path in (study, study.with_suffix(".sqlite"), data)}
     done = CliRunner().invoke(main, words)
     shown = " ".join(words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -140,21 +130,79 @@ def commands(rng, folder):
     return None
 
 
-def value_of(rng, option, folder):
-    """Return a value for an option, by its name and type."""
+def prepared(folder):
+    """Return a study with its store, and data for the commands that read them; made once."""
+    import numpy as np
+
+    study, data = folder / "study.toml", folder / "data.npz"
+    if not data.exists():
+        study.write_text(STUDY)
+        fill(study)
+        rng = np.random.default_rng(0)
+        X, y = rng.standard_normal((60, 3, 2)), np.arange(60) % 2
+        X[y == 1, 0] += 3
+        np.savez(data, X=X, y=y)
+        (folder / "steps.json").write_text('[{"alpha": 1, "readout_step": 1, "bias_step": 1}]')
+    return study, data
+
+
+def argument_of(rng, argument, folder):
+    """Return what a command line gives for an argument."""
+    if argument.name == "study":
+        return [str(folder / rng.choice(["study.toml"] * 4 + ["data.npz", ""]))]
+    if argument.name == "numbers":
+        return rng.choice([[], ["5"], ["Q1", "3"], ["99"], ["-1"], ["x[/b]"]])
+    if argument.name == "data" and rng.random() < 0.3:
+        damaged = bytearray((folder / "data.npz").read_bytes())
+        for _ in range(rng.choice([1, 3, 30])):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        (folder / "damaged.npz").write_bytes(damaged)
+        return [str(folder / "damaged.npz")]
+    if argument.name == "data":
+        return [str(folder / rng.choice(["data.npz"] * 4 + ["study.toml", "", "none.npz"]))]
+    return [str(folder / rng.choice(["out.x", "", "a[/b]", "study.toml"]))]
+
+
+def cheap(words, folder):
+    """Return the options that keep a command short, where the line does not have them."""
+    always = {
+        "simulate": {"--dimension": "20", "--trials": "1"},
+        "descend": {"--dimension": "20", "--tolerance": "1"},
+        "map": {"--points": "2"},
+        "shift": {"--points": "2"},
+        "plan": {"--trials": "0", "--dimension": "20"},
+        "forecast": {"--repeats": "1", "--no-backtest": None, "--workers": "1"},
+        "diagnose": {"--cv": "2", "--splits": "1"},
+        "explore": {"--export": str(folder / "page.html")},
+        "reproduce": {"--list": None},
+        "sweep": {"--store": str(folder / "run.sqlite"), "--workers": "1"}
+        if "run" in words
+        else {},
+    }.get(words[0], {})
+    if "--over" in words:
+        always = {"--points": "2", **always}
+    added = [(name, value) for name, value in always.items() if name not in words]
+    return [word for pair in added for word in pair if word is not None]
+
+
+def value_of(rng, option, folder, place=0):
+    """Return a value for an option, by its name and type; `place` counts if it takes several."""
     import click
 
     if option.name in COSTLY:
         return rng.choice(COSTLY[option.name].split())
     if isinstance(option.type, click.Path):
-        return str(
-            folder / rng.choice(["p.svg", "p.png", "study.toml", "none/p.svg", "p[/b].pdf", ""])
-        )
-    if option.name == "over":
+        names = ["p.svg", "p.png", "study.toml", "none/p.svg", "p[/b].pdf", "", "steps.json", "p.x"]
+        return str(folder / rng.choice(names))
+    if option.name == "over" or (option.nargs > 1 and place == 0):
         return rng.choice(FIELDS)
-    if isinstance(option.type, click.types.StringParamType):
+    if option.name == "state":
+        return f"view={rng.choice(VIEWS)}&{rng.choice(FIELDS)}={rng.choice(NUMBERS)}"
+    if isinstance(option.type, click.Choice) and rng.random() < 0.8:
+        return rng.choice(list(option.type.choices))
+    if isinstance(option.type, click.types.StringParamType) and option.nargs == 1:
         return rng.choice(WORDS)
-    return rng.choice(NUMBERS)
+    return rng.choice(NUMBERS if rng.random() < 0.6 else PLAIN)
 
 
 def studies(rng, _):
@@ -196,10 +244,7 @@ def stores(rng, folder):
     from sparsetoken.sweeps import Store, StoreError
     from sparsetoken.sweeps.repair import inspect_store
 
-    study = folder / "study.toml"
-    if not study.exists():
-        study.write_text(STUDY)
-        fill(study)
+    prepared(folder)
     sound = folder / "study.sqlite"
     with Store(sound) as store:
         right = {row[:4] for row in store.trials()}
@@ -245,52 +290,44 @@ def kills(rng, folder):
     ) else "other rows after kills"  # fmt: skip
 
 
-def api(rng, _):
-    """Call a public function or class with one odd argument: it must be refused as what it is."""
-    import numpy as np
+def api(rng, folder):
+    """Spoil one argument of a public function: it must be refused as what it is."""
+    from sparsetoken.sweeps import SweepError
 
-    import sparsetoken as st
-    from sparsetoken.sweeps import SweepError, parse_study
-
-    task, training = st.Task(4, 1, 2.0), st.Training(2.0, 2.0, ridge=0.1)
-    features = np.random.default_rng(0).standard_normal((6, 3))
-    labels = np.array([1, -1, 1, -1, 1, 1])
-    calls = [
-        (st.Task, {"length": 4, "informative": 1, "strength": 2.0, "positive_rate": 0.5}),
-        (st.Training, {"alpha0": 1.0, "alpha1": 1.0, "loss": "square", "ridge": 0.1}),
-        (st.Query, {"alignment": 0.5, "sharpness": 1.0}),
-        (st.align, {"task": task, "training": training}),
-        (st.predict, {"task": task, "training": training, "classifier": "pooled", "at": task,
-                      "tolerance": 0.1}),
-        (st.run_trial, {"task": task, "training": training, "dimension": 5, "trial": 0, "seed": 1,
-                        "classifier": "pooled", "sampler": "reduced", "fresh_test": 3}),
-        (st.separability, {"features": features, "labels": labels}),
-        (st.fit_readout, {"features": features, "labels": labels, "loss": "square", "ridge": 0.1}),
-        (parse_study, {"text": STUDY}),
-    ]  # fmt: skip
-    odd = [None, "x", "", -1, 0, 1, 10**30, 0.5, math.nan, math.inf, True, [], {}, (1, 2), 1j, b"x",
-           object(), np.int64(3), np.float32(0.5), np.array(2), np.zeros((2, 2)), task, print,
-           np.zeros((0, 3)), np.full((6, 3), np.nan), features * 1e-200, labels[:, None]]  # fmt: skip
-    function, arguments = rng.choice(calls)
-    name = rng.choice(list(arguments))
+    prepared(folder)
+    if not PREPARED:
+        PREPARED.append((public_calls(folder), odd_values()))
+    calls, odd = PREPARED[0]
+    called, function, arguments = rng.choice(calls)
+    name = rng.choice(list(inspect.signature(function).parameters))
     value = rng.choice(odd)
     try:
         function(**{**arguments, name: value})
     except (ValueError, TypeError, MemoryError, SweepError):
         return None
-    except Exception as error:  # noqa: BLE001 (that is what is looked for)
-        return f"{function.__name__}({name}={str(value)[:40]}): {type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 (that is what is looked for)
+        return f"{called}({name}={str(value)[:40]}): {last_line(sys.exc_info())}"
     return None
+
+
+PREPARED = []
 
 
 def inequalities(rng, _):
     """Compute numbers that cannot be in any order."""
-    from sparsetoken import Task, Training, floor, oracle, predict
+    from sparsetoken import Task
 
     length = rng.choice([2, 3, 10, 50, 1000])
     task = Task(
         length, rng.choice([1, min(2, length - 1)]), rng.uniform(0, 6), rng.uniform(0.02, 0.98)
     )
+    return oracle_order(task) or (length <= 50 and learnt_order(rng, task)) or None
+
+
+def oracle_order(task):
+    """Compare errors with a known signal: Bayes' is the least, and none is above guessing."""
+    from sparsetoken import oracle
+
     worst = min(task.positive_rate, 1 - task.positive_rate)
     best = oracle(task, classifier="bayes")
     slack = 5 * best.uncertainty + 1e-9
@@ -302,20 +339,45 @@ def inequalities(rng, _):
     stronger = oracle(task.replace(strength=task.strength + 0.5), classifier="bayes")
     if stronger.error > best.error + slack + 5 * stronger.uncertainty:
         return f"{task}: the Bayes error grows with the strength"
-    training = Training(
-        1.0, 10 ** rng.uniform(-1, 1.5), loss=rng.choice(["logistic", "square"]), ridge=0.1
-    )
-    for classifier in ("pooled", "vectorised"):
-        found = predict(task, training, classifier=classifier, tolerance=1e-3)
-        bar = 5 * found.uncertainty.test_error + slack
-        if found.solution.converged and not best.error - bar <= found.test_error <= 1:
-            return f"{task} {training} {classifier}: {found.test_error} is below {best.error}"
-    if length <= 50:
-        few, many = (floor(task, alpha, tolerance=1e-2).to_dict() for alpha in (1.0, 3.0))
-        bar = 5 * sum(row.get("error_uncertainty") or 0.0 for row in (few, many)) + 1e-3
-        if many["error"] > few["error"] + bar:
-            return f"{task}: the floor grows with the samples"
     return None
+
+
+def learnt_order(rng, task):
+    """Compare learnt errors with the floor of as many samples, and with guessing.
+
+    With the best bias none is above guessing. The floor falls with samples and strength.
+    """
+    from sparsetoken import Training, predict
+
+    alpha0, alpha1 = 10 ** rng.uniform(-0.5, 1), 10 ** rng.uniform(-0.5, 1)
+    loss = rng.choice(["logistic", "square"])
+    training = Training(alpha0, alpha1, loss=loss, ridge=0.1, query_step=rng.choice([1.0, 20.0]))
+    if rng.random() < 0.3:
+        training = training.replace(alpha0=alpha1, reuse=True)
+    total = alpha1 if training.reuse else alpha0 + alpha1
+    worst = min(task.positive_rate, 1 - task.positive_rate)
+    least, slack = floor_of(task, total)
+    for change in ({"strength": task.strength + 0.5}, {}):
+        other, bar = floor_of(task.replace(**change), total if change else 2 * total)
+        if other > least + slack + bar:
+            return f"{task} {total}: the floor grows with {'strength' if change else 'samples'}"
+    for classifier in ("attention", "pooled", "vectorised"):
+        found = predict(task, training, classifier=classifier, recalibrate=True, tolerance=1e-3)
+        bar = 5 * found.uncertainty.test_error + slack
+        if found.solution.converged and not least - bar <= found.test_error <= worst + bar:
+            return (
+                f"{task} {training} {classifier}: {least} <= {found.test_error} <= {worst} "
+                "does not hold"
+            )
+    return None
+
+
+def floor_of(task, alpha):
+    """Return the least error of any learner, and five times its bar."""
+    from sparsetoken import floor
+
+    row = floor(task, alpha, tolerance=1e-2).to_dict()
+    return row["error"], 5 * (row.get("error_uncertainty") or 0.0) + 1e-3
 
 
 KINDS = {f.__name__: f for f in (commands, studies, stores, api, inequalities, kills)}

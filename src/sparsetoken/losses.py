@@ -30,7 +30,7 @@ from scipy.special import expit
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.roots import increasing_root
-from sparsetoken.validation import ParameterError, choice
+from sparsetoken.validation import ParameterError, choice, instance
 
 __all__ = [
     "Hinge",
@@ -410,7 +410,10 @@ def check_loss(loss: Loss, margins: ArrayLike | None = None) -> None:
     >>> from sparsetoken import check_loss, get_loss
     >>> check_loss(get_loss("squared_hinge"))
     """
+    instance("loss", loss, Loss)
     grid = np.linspace(-30, 30, 601) if margins is None else np.asarray(margins, dtype=float)
+    if grid.ndim != 1:
+        raise ParameterError("shape of margins", grid.shape, "one dimension")
     grid = grid[np.all(np.abs(np.subtract.outer(grid, loss.breakpoints)) > 1e-3, axis=1)]
     _check_derivatives(loss, grid)
     for step in (1e-6, 1e-2, 1.0, 1e2, 1e6):

@@ -32,6 +32,7 @@ from sparsetoken.estimators.scaling import (
 )
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.estimators.token_evidence import Background
+from sparsetoken.limits import MOST_HEADS
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.validation import ParameterError, choice, integer, real
 
@@ -56,7 +57,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     _loss_unit = 1.0
     _checks: ClassVar[dict[str, Check]] = {
         **SequenceClassifier._checks,
-        "heads": lambda name, value: integer(name, value, low=1),
+        "heads": lambda name, value: integer(name, value, low=1, high=MOST_HEADS),
         "refine": automatic(_flag),
         "tied": automatic(_flag),
         "sharpness": automatic(lambda name, value: real(name, value, low=0)),

@@ -363,9 +363,11 @@ def _scorers(scoring: Any, y: Array) -> dict[str, Scorer]:
     if scoring is None:
         rarest = np.unique(y, return_counts=True)[1].min() / len(y)
         scoring = ["auc", "average_precision"] if rarest < RARE else ["accuracy"]
+    names = [scoring] if isinstance(scoring, str) else list(scoring)
+    if not names:
+        raise ParameterError("scoring", scoring, "at least one score")
     if isinstance(scoring, Mapping):
         return dict(scoring)
-    names = [scoring] if isinstance(scoring, str) else list(scoring)
     own: dict[str, Scorer] = {
         "auc": lambda model, X, y: _over_classes(roc_auc_score, model, X, y),
         "average_precision": lambda model, X, y: _over_classes(
@@ -442,7 +444,8 @@ def _folds(
 ) -> list[Any]:
     places = np.zeros(len(X))
     if isinstance(cv, int) and not isinstance(cv, bool):
-        count = integer("cv", cv, low=2)
+        largest = int(np.unique(y, return_counts=True)[1].max())
+        count = integer("cv", cv, low=2, high=max(2, largest))
         repeats = integer("repeats", repeats, low=1, high=MOST_REPEATS)
         if groups is None:
             cv = RepeatedStratifiedKFold(

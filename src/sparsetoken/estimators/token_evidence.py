@@ -135,6 +135,8 @@ def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> Free
     parts, informative = [], []
     for index, (row, entry) in enumerate(zip(scores, positions, strict=True)):
         row = np.asarray(row, dtype=float)
+        if row.ndim != 1:
+            raise ParameterError(f"shape of the scores of sequence {index}", row.shape, "(tokens,)")
         mark = np.zeros(len(row), dtype=bool)
         mark[positions_of(entry, len(row), index)] = True
         parts.append(row)
@@ -224,6 +226,11 @@ def plot_attention(
     from sparsetoken.plotting import new_figure, styled
 
     attention = list(explain(model, X))
+    if positions is not None and len(positions) != len(attention):
+        accepted = f"{len(attention)}, one entry for each sequence"
+        raise ParameterError("length of positions", len(positions), accepted)
+    if axes is not None and not hasattr(axes, "imshow"):
+        raise ParameterError("axes", axes, "axes of matplotlib, or None")
 
     @styled
     def draw(axes: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples, check_examples
 from sparsetoken.learning.smooth_minimum import NewtonSystem
+from sparsetoken.validation import integer
 
 __all__ = ["Separability", "separability"]
 
@@ -93,6 +94,7 @@ def separability(
     False
     """
     features, labels = check_examples(features, labels)
+    max_steps = integer("max_steps", max_steps, low=0)
     centre, unit = _units(features)
     if centre is None:
         return _decide(Examples.of(features, labels), start, tolerance, max_steps)

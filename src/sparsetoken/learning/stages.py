@@ -5,6 +5,7 @@ feature matrix. Sums are taken in float64 whatever the type of the data.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ from sparsetoken.learning.features import (
 from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.task import Training
-from sparsetoken.validation import ParameterError, choice
+from sparsetoken.validation import ParameterError, choice, instance
 
 __all__ = ["TrainedModel", "first_step", "query_step", "train"]
 
@@ -128,6 +129,7 @@ def train(
     >>> bool(model.query @ first.signal / np.linalg.norm(model.query) > 0.9)
     True
     """
+    instance("training", training, Training)
     loss = get_loss(training.loss)
     choice("classifier", classifier, CLASSIFIERS)
     choice("nonlinearity", nonlinearity, NONLINEARITIES)
@@ -204,7 +206,9 @@ def _float64(block: Array) -> Array:
     return np.ascontiguousarray(block, dtype=np.float64)
 
 
-def _checked(data: tuple[ArrayLike, ArrayLike], name: str) -> tuple[Array, Array]:
+def _checked(data: Any, name: str) -> tuple[Array, Array]:
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ParameterError(name, data, "a pair (X, y)")
     X, y = sequence_array(data[0], f"X in {name}"), np.asarray(data[1], dtype=float)
     if len(X) == 0:
         raise ParameterError(f"samples in {name}", 0, "at least one")

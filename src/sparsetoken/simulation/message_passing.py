@@ -386,7 +386,7 @@ def simulate_message_passing(
     (True, 1.0)
     """
     validation.instance("task", task, Task)
-    alpha = validation.real("alpha", alpha, low=0, inclusive=False)
+    alpha = validation.real("alpha", alpha, low=1e-6, high=1e6)
     dimension = validation.integer("dimension", dimension, low=2)
     trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     steps = validation.integer("steps", steps, low=1)

@@ -265,6 +265,8 @@ def run_trial(
         "dtype": dtype,
     }
     measured = {"stage": "test", "at": at.to_dict() if at else None, **settings}
+    if threads is not None:
+        threads = validation.integer("threads", threads, low=1, high=MOST_WORKERS)
     with one_thread if threads == 1 else thread_pools().limit(limits=threads, user_api="blas"):
         protocol = Protocol(task, training, dimension, classifier, query, dtype, check_separable)
         outcome = WAYS[sampler](protocol, stream(seed, settings, trial))

@@ -94,6 +94,7 @@ def run_sweep(
     >>> run_sweep(study, "study.sqlite").counts.done
     8
     """
+    validation.instance("study", study, Study)
     return run_cells(
         store,
         study.cells(),
@@ -193,6 +194,10 @@ def run_cells(
     trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
     retries = validation.integer("retries", retries, low=0, high=MOST_RETRIES)
     validation.integer("workers", workers, low=1, high=MOST_WORKERS)
+    validation.instance("executor", executor, Executor, optional=True)
+    for name, given in (("function", function), ("theory", theory)):
+        if not (callable(given) and hasattr(given, "__qualname__")) and (given or name != "theory"):
+            raise validation.ParameterError(name, given, "a function of a module")
     if executor is not None and dask is not None:
         raise validation.ParameterError(
             "dask", dask, "None beside an executor, which does the same work"

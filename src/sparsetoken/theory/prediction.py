@@ -286,6 +286,8 @@ def curve(
     path = Predictor(classifier, query, Usage(at, at_sharpness, recalibrate), tolerance)
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
+    validation.instance("query", query, Query, optional=True)
+    validation.instance("over", over, str)
     points, predictions = [], []
     for value in values:  # one by one: they may come as the caller makes them
         points.append(value)
