@@ -236,6 +236,28 @@ def test_a_bias_that_the_loss_does_not_determine_is_said_to_be_free(
     assert tilted.test_error == pytest.approx(0.4, abs=1e-3)
 
 
+@pytest.mark.parametrize("ridge", [30.0, 100.0, 300.0, 1000.0])
+@pytest.mark.parametrize("classifier", ["pooled", "attention"])
+def test_a_ridge_that_leaves_hardly_any_readout_has_a_free_bias_too(
+    ridge: float, classifier: str
+) -> None:
+    """Margins vary less than any smoothing of the hinge; these once were degenerate."""
+    task = Task(10, 1, 5.0)
+    training = Training(4, 2, ridge=ridge, query_step=20.0, loss="hinge")
+    found = predict(task, training, classifier=classifier)
+    assert found.solution.status is Status.NOT_UNIQUE
+    assert "any bias from" in found.solution.message
+    assert found.test_error == pytest.approx(0.5, abs=1e-6)
+    assert 0.2 < found.uncertainty.test_error < 0.5
+    if classifier == "pooled":
+        # w is the sum of y f over nλ: the mean margin is ‖E yf‖²/λ + E S²/(αλ), the loss 1 less that.
+        assert found.train_loss == pytest.approx(1 - (0.25**2 + 0.05) / ridge, abs=1e-9)
+    if ridge >= 100:
+        # A surplus far below that of 10^5 samples determines nothing.
+        tilted = predict(task.replace(positive_rate=0.5 + 5e-4), training, classifier=classifier)
+        assert tilted.solution.status is Status.NOT_UNIQUE
+
+
 def test_a_hinge_that_bends_enough_has_one_bias() -> None:
     found = predict(
         Task(100, 1, 4.0), Training(6, 3, ridge=0.005, loss="hinge"), classifier="pooled"
@@ -272,7 +294,8 @@ def test_a_surplus_moves_the_share_of_positives_and_nothing_else(
         return solve_saddle(tilted, *arguments)
 
     monkeypatch.setattr(limit, "solve_saddle", record)
-    limit._tilted_solution(potential, 0.1, 0.02)
+    straight = solve_saddle(potential, 0.1).result
+    limit._tilted_solution(potential, 0.1, 0.02, straight)
     [tilted] = solved
     assert tilted.law.weight.sum() == pytest.approx(1.0, rel=1e-12)
     assert tilted.law.weight[tilted.law.label > 0].sum() == pytest.approx(0.32, rel=1e-12)

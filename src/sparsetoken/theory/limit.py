@@ -57,6 +57,9 @@ _SMALL_LAW = 4096
 # Where there is none at all the bias depends on the logarithm of the surplus only.
 _STRAIGHT = _SURPLUS = 3e-3
 _ALTERNATIVES = 9
+# How far a bias is looked for, in margins, and by how many halvings.
+_FARTHEST_BIAS = 1e3
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,8 @@ def _at_saddle(
             state = LimitState("saddle", carried.point, (rougher.shapes, finer.shapes))
             return _trained(finer, saddle, carried, note, state)
     saddle = solve_saddle(rougher, ridge, near, _SOLUTION if exact else _ROUGH_SOLUTION)
+    if ridge > 0 and not (saddle.result.converged or loss.smooth):
+        saddle = _straight_saddle(rougher, ridge) or saddle
     if saddle.result.evaluation.bend < _STRAIGHT:
         return _any_bias(rougher, finer, ridge, saddle)
     carried, solved = _carried_over(finer, ridge, saddle, offset), rougher
@@ -258,7 +263,9 @@ def _any_bias(coarse: Potential, fine: Potential, ridge: float, saddle: Saddle) 
     alternatives reach to that of a surplus of negatives.
     """
     index = len(coarse.law.noisy)
-    edges = [_tilted_solution(coarse, ridge, surplus) for surplus in (_SURPLUS, -_SURPLUS)]
+    edges = [
+        _tilted_solution(coarse, ridge, surplus, saddle.result) for surplus in (_SURPLUS, -_SURPLUS)
+    ]
     high, low = (edge.point[index] for edge in edges)
     point = np.mean([edge.point for edge in edges], axis=0)
     # Anywhere in between all other variables are the same.
@@ -295,16 +302,63 @@ def _any_bias(coarse: Potential, fine: Potential, ridge: float, saddle: Saddle) 
     )
 
 
+def _straight_saddle(potential: Potential, ridge: float) -> Saddle | None:
+    """Return the solution if all margins lie on one straight part of the loss, else None.
+
+    Every slope is then ℓ'(0), χ = 1/Λ, the readout the sum of the y f over nλ, and
+    β² = α ℓ'(0)² (E S² - ‖E D‖²).
+    """
+    law, alpha = potential.law, potential.alpha
+    slope = abs(float(potential.loss.slope(np.zeros(1))[0]))
+    means = law.weight @ law.signed
+    linear = slope / ridge * means * (law.penalised - law.lost / alpha)
+    lost = means * law.lost
+    dual = slope * np.sqrt(alpha * max(float(law.weight @ law.scale**2 - lost @ lost), 0.0))
+    width = dual / (alpha * ridge)
+    point = np.array([*linear, width, width, dual])
+    found = potential.second_order(point, ridge)
+    # Of a surplus of one label as much is left as makes no difference.
+    allowed = np.full(len(point), _SOLUTION)
+    allowed[len(law.noisy)] = alpha * _SURPLUS
+    if not (found.bend < _STRAIGHT and np.all(np.abs(found.gradient) < allowed)):
+        return None
+    return Saddle(NewtonResult(point, found, 0.0, converged=True, steps=1), 0.0)
+
+
 def _tilted_solution(
-    potential: Potential, ridge: float, surplus: float
+    potential: Potential, ridge: float, surplus: float, straight: NewtonResult[SecondOrder]
 ) -> NewtonResult[SecondOrder]:
-    """Return the solution with so many more positives than there are, as a share of all samples."""
+    """Return the solution with so many more positives than there are, as a share of all samples.
+
+    Where margins vary so little that all reach the kink at once, no solver finds it, and the bias
+    alone moves from the `straight` solution.
+    """
     law = potential.law
     rate = float(law.weight[law.label > 0].sum())
     factors = np.where(law.label > 0, 1 + surplus / rate, 1 - surplus / (1 - rate))
     tilted = replace(law, weight=law.weight * factors)
     dimensions = potential.alpha * law.dimension_ratio
-    return solve_saddle(Potential(tilted, potential.loss, dimensions), ridge, None).result
+    pulled = Potential(tilted, potential.loss, dimensions)
+    found = solve_saddle(pulled, ridge, None).result
+    if found.converged or not straight.converged:
+        return found
+    index, sign = len(law.noisy), float(np.sign(surplus))
+
+    def at_bias(size: float) -> Array:
+        point = straight.point.copy()
+        point[index] = sign * size
+        return point
+
+    def pull(size: float) -> float:
+        return sign * float(pulled.first_order(at_bias(size), ridge).gradient[index])
+
+    low, high = 0.0, 1.0
+    while pull(high) < 0 and high < _FARTHEST_BIAS:
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if pull(middle) < 0 else (low, middle)
+    return replace(straight, point=at_bias(high), converged=high < _FARTHEST_BIAS)
 
 
 def _refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
