@@ -62,7 +62,8 @@ def mapped(X: Array, classifier: str, query: Array, **options: Any) -> Array:
 def test_each_map_is_its_definition(
     X: Array, query: Array, classifier: str, nonlinearity: str
 ) -> None:
-    found = mapped(X, classifier, query, inverse_temperature=0.7, nonlinearity=nonlinearity)
+    beta = 0.7 if classifier in ("attention", "elementwise") else 1.0
+    found = mapped(X, classifier, query, inverse_temperature=beta, nonlinearity=nonlinearity)
     np.testing.assert_allclose(
         found, plain(X, classifier, query, 0.7, nonlinearity), rtol=1e-13, atol=1e-14
     )
@@ -182,3 +183,9 @@ def test_bad_input_is_refused_by_name(X: Array, query: Array) -> None:
 
 def test_no_samples_give_no_features(query: Array) -> None:
     assert features(np.empty((0, 5, 3)), "attention", query=query).shape == (0, 3)
+
+
+@pytest.mark.parametrize("classifier", ["pooled", "vectorised"])
+def test_an_inverse_temperature_of_no_scores_is_refused(X: Array, classifier: str) -> None:
+    with pytest.raises(ParameterError, match=r"inverse_temperature = 0\.7 .* has no scores"):
+        features(X, classifier, inverse_temperature=0.7)

@@ -118,7 +118,7 @@ def features(
     X : array of shape (n, L, d)
     classifier : "attention", "pooled", "vectorised" or "elementwise"
     query : array of shape (d,), for "attention" and "elementwise"
-    inverse_temperature : float
+    inverse_temperature : float, for "attention" and "elementwise"
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
 
     Returns
@@ -138,6 +138,9 @@ def features(
     choice("classifier", classifier, CLASSIFIERS)
     if query is not None and classifier in ("pooled", "vectorised"):
         raise ParameterError("query", "an array", f"None for {classifier!r}, which has no query")
+    if inverse_temperature != 1 and classifier in ("pooled", "vectorised"):
+        accepted = f"1 for {classifier!r}, which has no scores"
+        raise ParameterError("inverse_temperature", inverse_temperature, accepted)
     if nonlinearity != "sigmoid" and classifier != "elementwise":
         raise ParameterError("nonlinearity", nonlinearity, "'sigmoid' unless it is elementwise")
     X = sequence_array(X)

@@ -145,18 +145,19 @@ def train(
             )
         first_weights, first_bias = first_step(query_X, query_y, training)
         query = query_step(query_X, query_y, first_weights, first_bias, training)
+    inverse_temperature = 1.0 if query is None else training.inverse_temperature
     mapped = features(
         readout_X,
         classifier,
         query=query,
-        inverse_temperature=training.inverse_temperature,
+        inverse_temperature=inverse_temperature,
         nonlinearity=nonlinearity,
     )
     readout = fit_readout(mapped, readout_y, loss=loss, ridge=training.ridge)
     return TrainedModel(
         classifier=classifier,
         nonlinearity=nonlinearity,
-        inverse_temperature=training.inverse_temperature,
+        inverse_temperature=inverse_temperature,
         readout=readout,
         query=query,
         first_weights=first_weights,
