@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from sparsetoken import Loss, Query, Task, Training, get_loss, predict, register_loss
 from sparsetoken.numerics.newton import newton
+from sparsetoken.numerics.solution import Status
 from sparsetoken.theory import limit, prediction, replicates
 from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.limit import LimitReadout, limit_readout
@@ -54,6 +55,18 @@ def test_the_bar_of_the_test_error_has_the_unseen_points(monkeypatch: pytest.Mon
     full = predict(*setting, query=query, tolerance=1.0).uncertainty.test_error
     monkeypatch.setattr(replicates, "_UNSEEN", 0.0)
     assert predict(*setting, query=query, tolerance=1.0).uncertainty.test_error < full
+
+
+def test_an_error_that_few_points_carry_is_known_to_nothing_better_than_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
+    sure = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
+    assert sure.uncertainty.test_error < 0.2 * sure.test_error
+    monkeypatch.setattr(prediction, "FEW_POINTS", 10**9)
+    found = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
+    assert found.solution.status is Status.BEYOND_REACH
+    assert found.uncertainty.test_error >= found.test_error
 
 
 def test_an_exact_law_has_rounding_left_relative_to_its_value() -> None:

@@ -149,12 +149,12 @@ class _Selected(Record):
         return {**first, **self.prediction.metrics(*self.metrics), **flat}
 
 
-# What is drawn against what in the curves of one prediction.
+# What is drawn in the curves of one prediction.
 _SCORE_CURVES = {
-    "roc": "recall",
-    "precision_recall": "precision",
-    "calibration": "probability",
-    "free_response": "hit_rate",
+    "roc": ("recall",),
+    "precision_recall": ("precision",),
+    "calibration": ("probability", "stated_probability"),
+    "free_response": ("hit_rate",),
 }
 
 
@@ -184,7 +184,7 @@ def _show_score_curve(
     elif options["plot"] is None:
         print_curve(choices["classifier"], found)
     if options["plot"] is not None:
-        drawn = (_SCORE_CURVES[name],)
+        drawn = _SCORE_CURVES[name]
         logarithmic = name == "free_response"
         draw_curve(options["plot"], found, drawn, choices["classifier"], logarithmic)
 
