@@ -85,7 +85,7 @@ def test_stage_4_is_stationary_to_1e_8(data: Sample, classifier: str, loss: str)
         data.X,
         classifier,
         query=model.query,
-        inverse_temperature=how.inverse_temperature,
+        inverse_temperature=model.inverse_temperature,
         nonlinearity=nonlinearity,
     )
     slopes = data.y * get_loss(loss).slope(data.y * (mapped @ model.weights + model.bias))
