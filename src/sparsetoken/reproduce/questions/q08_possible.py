@@ -135,11 +135,12 @@ CLAIM = Claim(
     series="question",
     number=8,
     name="possible",
-    title="How far from what is possible? Within a factor of 2; long sequences have a hard phase",
+    title="How far from what is possible? Mostly a factor of 2 at most; long sequences have a hard phase",
     statement=(
-        "Trained attention without a split errs at most about twice as often as the best possible "
-        "classifier; for short sequences no problem is hard, for long ones there is a phase in "
-        "which the signal can be learnt in principle but not by any known efficient algorithm."
+        "In most problems trained attention without a split errs at most twice as often as the best "
+        "possible classifier, with little data more often; for short sequences no problem is hard, "
+        "for long ones there is a phase in which the signal can be learnt in principle but not by "
+        "any known efficient algorithm."
     ),
     meaning=(
         "On short texts two steps of training already come close to the best that anyone could do. "
