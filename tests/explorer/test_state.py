@@ -1,12 +1,14 @@
 """The state of the page: addresses round trip, bad ones are refused by name."""
 
+from dataclasses import field, fields, make_dataclass
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsetoken import ParameterError, Task
 from sparsetoken.explorer.presets import PRESETS, TOUR
-from sparsetoken.explorer.state import LIMITS, VIEWS, State, controls
+from sparsetoken.explorer.state import LIMITS, VIEWS, State, _usual_range, axis_range, controls
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,7 +84,30 @@ def test_controls_come_from_the_fields() -> None:
     names = {field["name"] for group in found["groups"].values() for field in group}
     assert {"length", "strength", "alpha0", "loss", "alignment"} <= names
     for group in found["groups"].values():
-        for field in group:
-            assert field["description"]
-            if field["kind"] in ("number", "whole"):
-                assert field["low"] <= field["usual"] <= field["high"]
+        for control in group:
+            assert control["description"]
+            if control["kind"] in ("number", "whole"):
+                assert control["low"] <= control["usual"] <= control["high"]
+
+
+@pytest.mark.parametrize(
+    ("default", "limits", "expected"),
+    [
+        (0.5, {"low": 0.0, "high": 1.0}, (0.005, 1.0, True)),
+        (2.0, {}, (0.02, 200.0, True)),
+        (0.0, {"low": 0.0, "high": 3.0}, (0.0, 3.0, False)),
+        (0.0, {}, (-10.0, 10.0, False)),
+    ],
+)
+def test_the_slider_of_a_new_field_stays_within_its_limits(
+    default: float, limits: dict[str, float], expected: tuple[float, float, bool]
+) -> None:
+    made = make_dataclass("New", [("new", float, field(default=default, metadata=limits))])
+    (item,) = fields(made)
+    assert _usual_range(item) == expected
+
+
+def test_a_classifier_of_long_sequences_can_be_used_on_shorter_ones() -> None:
+    state = State.from_values({"view": "shift", "length": LIMITS["length"]})
+    start, stop = axis_range(state, state.over, None, None)
+    assert start < stop == state.task.length

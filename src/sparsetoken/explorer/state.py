@@ -430,7 +430,7 @@ def axis_range(
         high = float(LIMITS["length"])
         low = min(float(state.task.length), high / 10)
     else:
-        low, high, _ = _RANGES.get(name, _range_around(_FIRST.get(name, 1.0)))
+        low, high, _ = _RANGES[name] if name in _RANGES else _usual_range(_described()[name])
     if name == "length":
         informative = state.task.informative
         needed = informative + 1 if isinstance(informative, int) else informative.lengths[0]
@@ -476,9 +476,13 @@ _OTHER_AXES = {
 }
 
 
+def _described() -> dict[str, Field[Any]]:
+    return {item.name: item for kind in (Task, Training, Query) for item in fields(kind)}
+
+
 def field_title(name: str) -> str:
     """Return a field's name with the symbol at the end of its description, for an axis."""
-    described = {item.name: item for kind in (Task, Training, Query) for item in fields(kind)}
+    described = _described()
     words = name.replace("_", " ")
     if name not in described:
         return _OTHER_AXES.get(name, words)
@@ -504,13 +508,21 @@ def _control(item: Field[Any], losses: Sequence[str]) -> dict[str, Any]:
         return {**control, "kind": "switch"}
     if not isinstance(default, int | float):
         return {**control, "kind": "text"}
-    low, high, logarithmic = _RANGES.get(item.name, _range_around(default))
+    low, high, logarithmic = _usual_range(item)
     kind = "whole" if isinstance(default, int) else "number"
     scale = {"low": low, "high": high, "logarithmic": logarithmic}
     return {**control, "kind": kind, "text": item.type not in (int, float), **scale}
 
 
-def _range_around(default: float) -> tuple[float, float, bool]:
-    if default > 0 and math.isfinite(default):
-        return default / 100, default * 100, True
-    return -10.0, 10.0, False
+def _usual_range(item: Field[Any]) -> tuple[float, float, bool]:
+    """Return where a slider begins and ends, and whether it steps by factors.
+
+    That of a new field lies around its default, within the field's own limits.
+    """
+    if item.name in _RANGES:
+        return _RANGES[item.name]
+    default = _FIRST.get(item.name, item.default)
+    around = (default / 100, default * 100) if default > 0 else (-10.0, 10.0)
+    low = max(around[0], item.metadata.get("low", -math.inf))
+    high = min(around[1], item.metadata.get("high", math.inf))
+    return low, high, low > 0
