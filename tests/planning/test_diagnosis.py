@@ -198,6 +198,9 @@ def test_text_record_figure_and_progress() -> None:
     assert flat["strength"] == found.signal.strength
     assert flat["strength_uncertainty"] == found.signal.uncertainty["strength"]
     assert flat["verdict"] == "attention pays"
+    # What limits it is announced where it follows.
+    announced = found.findings[0].next_step == "use it; what limits it follows"
+    assert announced == (len(found.findings) > 1)
     assert "cannot say" in str(diagnosed("nothing"))
     figure = found.plot()
     assert [axes.get_xlabel() != "" for axes in figure.axes] == [True, True]

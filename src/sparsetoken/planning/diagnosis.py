@@ -271,20 +271,20 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
     """Yield what limits attention, the main reason first; there is always one."""
     gap = f"{abs(facts.paired.difference):.3f} ± {facts.paired.standard_error:.3f}"
     pays = facts.paired.difference < -_CLEAR * facts.paired.standard_error
+    if facts.task is None:
+        found = [_unseen(facts) if pays else _without_signal(facts)]
+    else:
+        found = [
+            finding
+            for check in (_not_sparse, _too_weak, _unlearnt, _too_soft)
+            for finding in check(facts)
+        ]
     if pays:
         yield Finding(
             "attention pays",
             f"its {facts.measure} is {gap} below that of {facts.rival.name}",
-            "use it; what limits it, if anything, follows",
+            "use it; what limits it follows" if found else "use it",
         )
-    if facts.task is None:
-        yield _unseen(facts) if pays else _without_signal(facts)
-        return
-    found = [
-        finding
-        for check in (_not_sparse, _too_weak, _unlearnt, _too_soft)
-        for finding in check(facts)
-    ]
     yield from found
     if not found and not pays:
         yield Finding(
