@@ -136,3 +136,8 @@ def test_tilted_weights_expect_about_as_many_ones_as_there_are(count: int) -> No
     expected = (weights / (weights + _tilt(weights, count))).sum(axis=0)
     assert np.all(expected > count / 1.5)
     assert np.all(expected < count * 1.5)
+
+
+@pytest.mark.parametrize("length", [2, 30, 1000, 10**4])
+def test_places_are_taken_as_known_where_no_digit_is_left_of_doubt(length: int) -> None:
+    assert 1 - exact_overlap(length, PlacesLaw(length, 1).known)[0] < 1e-13
