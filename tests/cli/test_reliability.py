@@ -245,6 +245,7 @@ def test_closed_streams_and_an_unknown_backend_do_no_harm(tmp_path: Path) -> Non
         ["simulate", "--dimension", "1000000000000"],
         ["simulate", "--trials", "100000000000000000000"],
         ["descend", "--dimension", "20", "--trials", "100000000000000000000"],
+        ["descend", "--steps", "1000000000"],
         ["simulate", "--seed", "-1"],
     ],
     ids=" ".join,

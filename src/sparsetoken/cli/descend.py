@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sparsetoken import validation
 from sparsetoken.cli.options import (
     import_option,
     json_option,
@@ -21,6 +22,7 @@ from sparsetoken.cli.output import (
     print_json,
     tell_written,
 )
+from sparsetoken.limits import MOST_STEPS
 from sparsetoken.records import UNCERTAINTY
 from sparsetoken.task import Step, Task
 from sparsetoken.validation import ParameterError
@@ -111,13 +113,11 @@ def _schedule(options: dict[str, Any]) -> list[Step]:
 
     path = options["schedule"]
     if path is None:
-        count = options["steps"]
-        if count < 1:
-            raise ParameterError("steps", count, "an integer >= 1")
+        count = validation.integer("steps", options["steps"], low=1, high=MOST_STEPS)
         return [read_step(options)] * count
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ParameterError("schedule", str(path), f"a JSON file ({error})") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or not rows:
         raise ParameterError("schedule", str(path), "a list of steps, each an object")
