@@ -45,7 +45,7 @@ def test_bad_options_are_one_message_with_code_2(tmp_path: Path) -> None:
     assert code == 2
     code, _, errors = invoke("map", "--x", "strength", "a", "b")
     assert code == 2
-    assert "two numbers" in errors
+    assert "two finite numbers" in errors
     mine = tmp_path / "mine.csv"
     mine.write_text("a,b\n")
     code, _, _ = invoke("map", "--points", "2", "--csv", str(mine))
