@@ -3,6 +3,7 @@
 __all__ = [
     "MOST_BYTES",
     "MOST_CELLS",
+    "MOST_DIMENSIONS",
     "MOST_HEADS",
     "MOST_REPEATS",
     "MOST_RETRIES",
@@ -17,6 +18,7 @@ MOST_VALUES = 10**6  # of one list or range
 MOST_CELLS = 10**7  # made one at a time, but all are counted when a sweep starts
 MOST_STEPS = 10**4  # of joint descent; each takes as long as the one before
 MOST_TRIALS = 10**8  # of all cells; a byte for each is kept in memory while a sweep runs
+MOST_DIMENSIONS = 10**7  # of a token that is drawn
 MOST_HEADS = 1024  # of attention; each is fitted to all data
 MOST_REPEATS = 10**4  # of a cross-validation; all its folds are listed before the first fit
 MOST_RETRIES = 1000

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
-from sparsetoken.limits import MOST_TRIALS
+from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.records import Record
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Query, Task, Training
@@ -101,7 +101,7 @@ def finite_size(
     >>> found.dimension, found.simulated
     (200, 200)
     """
-    dimension = validation.integer("dimension", dimension, low=2)
+    dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     trials = validation.integer("trials", trials, low=4, high=MOST_TRIALS)
     kind: dict[str, Any] = {"classifier": classifier, "query": query, "at": at}
     prediction = predict(task, training, tolerance=tolerance, **kind)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
-from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
+from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import get_loss
 from sparsetoken.planning.best_training import (
     LARGEST_RATIO,
@@ -199,7 +199,7 @@ def plan(
     (400, True, True)
     """
     validation.instance("task", task, Task)
-    dimension = validation.integer("dimension", dimension, low=2)
+    dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
     if trials == 1:

@@ -15,7 +15,7 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.learning.gradient import batch_sums
-from sparsetoken.limits import MOST_TRIALS
+from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.records import Curve, Record
 from sparsetoken.simulation.averages import averages
@@ -108,7 +108,7 @@ def simulate_descent(
     chosen = tuple(steps)
     if not chosen or not all(isinstance(step, Step) for step in chosen):
         raise ParameterError("steps", steps, "one Step or more")
-    dimension = validation.integer("dimension", dimension, low=5)
+    dimension = validation.integer("dimension", dimension, low=5, high=MOST_DIMENSIONS)
     trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     seed = validation.integer("seed", seed, low=0)
     validation.choice("sampler", sampler, ("reduced", "plain"))

@@ -15,7 +15,7 @@ from sparsetoken.learning.features import attention_features
 from sparsetoken.learning.gradient import batch_sums
 from sparsetoken.learning.readout import fit_readout
 from sparsetoken.learning.stages import first_step, query_step
-from sparsetoken.limits import MOST_TRIALS
+from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
@@ -137,7 +137,7 @@ def simulate_joint(
     validation.instance("training", training, Training)
     if not training.reuse:
         raise ParameterError("training.reuse", False, "True: one data set serves all parameters")
-    dimension = validation.integer("dimension", dimension, low=2)
+    dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     max_steps = validation.integer("max_steps", max_steps, low=1)
     seed = validation.integer("seed", seed, low=0)

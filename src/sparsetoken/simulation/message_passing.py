@@ -20,7 +20,7 @@ from scipy.special import gammaln
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.learning.features import sequence_array
-from sparsetoken.limits import MOST_TRIALS
+from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
 from sparsetoken.simulation.averages import averages
@@ -387,7 +387,7 @@ def simulate_message_passing(
     """
     validation.instance("task", task, Task)
     alpha = validation.real("alpha", alpha, low=1e-6, high=1e6)
-    dimension = validation.integer("dimension", dimension, low=2)
+    dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     steps = validation.integer("steps", steps, low=1)
     seed = validation.integer("seed", seed, low=0)

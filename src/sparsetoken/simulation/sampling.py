@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.informative import draw_counts
+from sparsetoken.limits import MOST_DIMENSIONS
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 
@@ -87,7 +88,7 @@ def sample(
     validation.instance("task", task, Task)
     validation.instance("rng", rng, np.random.Generator)
     count = validation.integer("count", count, low=1)
-    dimension = validation.integer("dimension", dimension, low=1)
+    dimension = validation.integer("dimension", dimension, low=1, high=MOST_DIMENSIONS)
     xi = _signal(signal, dimension, rng)
     y = sample_labels(task, count, rng)
     places = sample_positions(task, count, rng, positions) & (y > 0)[:, None]

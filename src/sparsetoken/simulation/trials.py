@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
-from sparsetoken.limits import MOST_TRIALS, MOST_WORKERS
+from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import Loss, get_loss, register_loss
 from sparsetoken.numerics.memory import require_memory
 from sparsetoken.numerics.threads import one_thread, thread_pools
@@ -454,7 +454,7 @@ def _check(
 ) -> None:
     validation.instance("query", query, Query, optional=True)
     validation.instance("at", at, Task, optional=True)
-    validation.integer("dimension", dimension, low=2, high=10**7)
+    validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     validation.integer("trial", trial, low=0)
     validation.integer("seed", seed, low=0)
     validation.integer("fresh_test", fresh_test, low=0, high=10**9)

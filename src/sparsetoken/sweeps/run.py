@@ -196,7 +196,9 @@ def run_cells(
     validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     validation.instance("executor", executor, Executor, optional=True)
     for name, given in (("function", function), ("theory", theory)):
-        if not (callable(given) and hasattr(given, "__qualname__")) and (given or name != "theory"):
+        if not (callable(given) and hasattr(given, "__qualname__")) and (
+            given is not None or name == "function"
+        ):
             raise validation.ParameterError(name, given, "a function of a module")
     if executor is not None and dask is not None:
         raise validation.ParameterError(
