@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.colors import LogNorm
 
-from sparsetoken.plotting import COLOURS, caption, new_figure
+from sparsetoken.plotting import COLOURS, caption, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import decide, within
@@ -121,7 +121,7 @@ def draw(table: Table) -> dict[str, Drawing]:
         label="hard: possible, but not found",
     )
     label_axes(right, "samples n/d", "signal strength θ", f"L = {settings['long']}", log_x=True)
-    right.legend()
+    shared_legend(figure, columns=1)
     text = caption(
         "Left: predicted error of attention trained on all data, over the least possible one. Right: "
         "squared cosine with the signal that the best known efficient algorithm reaches; crosses: "
