@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from distributed import LocalCluster
 import sparsetoken.sweeps.cluster
 from sparsetoken.cli import main
 from sparsetoken.sweeps import Progress, Store, SweepError, run_cells
+from sparsetoken.sweeps.cluster import WorkersGone, _VersionedExecutor
 
 
 @pytest.fixture
@@ -226,3 +227,18 @@ def test_without_the_package_the_error_says_what_to_install(tmp_path: Path) -> N
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert "pip install '.[cluster]'" in done.stderr
+
+
+def test_calls_whose_workers_have_gone_are_given_up_at_the_second_look() -> None:
+    executor = _VersionedExecutor(None, "")  # type: ignore[arg-type]
+    kept, lost, done = Future[int](), Future[int](), Future[int]()
+    done.set_result(3)
+    executor._threads = {"here": 1}
+    executor._sent = {kept: frozenset(["here", "gone"]), lost: frozenset(["gone"])}
+    executor._sent[done] = frozenset(["gone"])
+    executor._give_up_orphans()
+    assert [future.done() for future in (kept, lost, done)] == [False, False, True]
+    executor._give_up_orphans()
+    assert isinstance(lost.exception(), WorkersGone)
+    assert done.result() == 3
+    assert not kept.done()
