@@ -38,8 +38,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> str:
+    return run_python(folder, "-m", "sparsetoken", *words)
+
+
+def run_python(folder: Path, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "sparsetoken", *words],
+        [sys.executable, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{folder}"},
         capture_output=True,
@@ -69,3 +73,37 @@ def test_a_sweep_simulates_an_imported_classifier_in_worker_processes(folder: Pa
     # Figures give it a free colour, with its own name.
     run(folder, "sweep", "plot", "study.toml", "--output", "figure.svg")
     assert "summed" in (folder / "figure.svg").read_text()
+
+
+def test_a_map_predicts_an_imported_classifier_in_worker_processes(folder: Path) -> None:
+    words = ("map", "--import", "summed", "--classifier", "summed", "--classifier", "pooled")
+    options = ("--points", "2", "--ridge", "0.1", "--workers", "2", "--json")
+    rows = json.loads(run(folder, *words, *options))["results"]
+    assert len(rows) == 4
+    for row in rows:
+        assert 0 < row["test_error_summed"] < 0.5
+        assert row["test_error_summed"] != row["test_error_pooled"]
+
+
+EXPLORED = """
+from sparsetoken.extensions import import_extensions
+
+import_extensions(["summed"])  # as `sparsetoken explore --import summed` does
+
+from sparsetoken import predict
+from sparsetoken.explorer.simulating import Simulating
+from sparsetoken.explorer.state import State
+from sparsetoken.explorer.views import FIRST, pieces
+
+if __name__ == "__main__":
+    state = State.from_values({"classifiers": ["summed"], "dimension": 30, "trials": 2})
+    numbers = [piece for piece in pieces(state, FIRST, lambda: None) if piece["kind"] == "numbers"]
+    here = predict(state.task, state.training, classifier="summed").test_error
+    print(abs(numbers[0]["rows"][0]["value"] - here) < 2e-3)
+    print("dot" in {message["kind"] for message in Simulating(state).messages()})
+"""
+
+
+def test_the_explorer_draws_an_imported_classifier_and_simulates_it(folder: Path) -> None:
+    (folder / "explored.py").write_text(EXPLORED)
+    assert run_python(folder, "explored.py").split() == ["True", "True"]

@@ -135,9 +135,10 @@ MAY_IMPORT = {
     "theory": FOUNDATION,
     "simulation": BELOW_LEARNING,
     "estimators": BELOW_LEARNING | {"plotting"},
-    "planning": BELOW_LEARNING | {"theory", "simulation", "estimators", "plotting", "files"},
+    "planning": BELOW_LEARNING
+    | {"theory", "simulation", "estimators", "plotting", "files", "extensions"},
 }
-MAY_IMPORT["sweeps"] = MAY_IMPORT["planning"] | {"extensions"}
+MAY_IMPORT["sweeps"] = MAY_IMPORT["planning"]
 MAY_IMPORT["reproduce"] = MAY_IMPORT["sweeps"] | {"sweeps"}
 LEAVES = {"cli", "explorer", "__main__"}
 

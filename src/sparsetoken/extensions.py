@@ -1,4 +1,4 @@
-"""Modules of the user's own that make losses known: named on the command line or in a study file."""
+"""Modules that make losses and classifiers known: named on the command line or in a study file."""
 
 import os
 import sys
@@ -8,7 +8,10 @@ from pathlib import Path
 
 from sparsetoken.validation import ParameterError
 
-__all__ = ["import_extensions"]
+__all__ = ["import_extensions", "imported_extensions"]
+
+# Names in the order in which they were asked for, for other processes to ask for them too.
+_IMPORTED: dict[str, None] = {}
 
 
 def import_extensions(modules: Iterable[str], folder: str | Path | None = None) -> None:
@@ -25,6 +28,7 @@ def import_extensions(modules: Iterable[str], folder: str | Path | None = None) 
         if not all(part.isidentifier() for part in str(name).split(".")):
             raise ParameterError("imports", name, "the name of a module, such as 'my_losses'")
         if name in sys.modules:
+            _IMPORTED[name] = None
             continue
         for place in (os.getcwd(), folder):  # noqa: PTH109 (sys.path holds texts)
             if place is not None and str(place) not in sys.path:
@@ -36,3 +40,9 @@ def import_extensions(modules: Iterable[str], folder: str | Path | None = None) 
             raise ParameterError(
                 "imports", name, f"a module that can be imported ({reason})"
             ) from None
+        _IMPORTED[name] = None
+
+
+def imported_extensions() -> tuple[str, ...]:
+    """Return the modules that `import_extensions` has imported, for a worker process to import."""
+    return tuple(_IMPORTED)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from sparsetoken.cli.options import import_option
 from sparsetoken.cli.output import (
     Refusal,
     check_writable,
@@ -25,6 +26,7 @@ __all__ = ["explore"]
     type=click.Path(path_type=Path),
     help="Write a self-contained page of the state instead, for slides and papers.",
 )
+@import_option
 @force_option
 def explore(
     port: int | None, no_browser: bool, state: str, export: Path | None, force: bool

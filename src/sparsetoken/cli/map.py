@@ -53,6 +53,14 @@ _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
     show_default=True,
     help="Field, first and last value, upwards; alpha is all samples per dimension.",
 )
+@click.option(
+    "--classifier",
+    "classifiers",
+    multiple=True,
+    default=("attention", "pooled", "vectorised"),
+    show_default="attention, pooled and vectorised",
+    help="Which one to map; may be repeated.",
+)
 @click.option("--points", type=int, default=25, show_default=True, help="Values of each field.")
 @click.option("--log-x", is_flag=True, help="Space the values across by factors.")
 @click.option("--log-y/--linear-y", default=True, show_default=True, help="The same upwards.")
@@ -126,6 +134,7 @@ def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, A
             task,
             training,
             **axes,
+            classifiers=options["classifiers"],
             with_capacity=options["with_capacity"],
             workers=options["workers"],
             checkpoint=options["checkpoint"],
@@ -134,7 +143,7 @@ def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, A
 
 
 def _is_map(content: bytes) -> bool:
-    return b"test_error_attention" in content.split(b"\n", 1)[0]
+    return b",test_error_" in content.split(b"\n", 1)[0]
 
 
 def _write_csv(path: Path, found: "PhaseMap") -> None:

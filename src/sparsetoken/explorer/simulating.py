@@ -6,7 +6,7 @@ from typing import Any
 
 from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.state import SIMULATED, State
-from sparsetoken.explorer.workers import listen, process_context
+from sparsetoken.explorer.workers import listen, start_process
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulating", "dot_settings"]
@@ -26,11 +26,7 @@ class Simulating:
 
     def __init__(self, state: State) -> None:
         dot_settings(state)
-        context = process_context()
-        self._connection, other = context.Pipe()
-        self._process = context.Process(target=_work, args=(state, other), daemon=True)
-        self._process.start()
-        other.close()
+        self._connection, self._process = start_process(_work, state)
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield progress, then a dot for each classifier, until the worker is done or ended."""
@@ -47,7 +43,7 @@ class Simulating:
         self._process.join(timeout=5)
 
 
-def _work(state: State, send: Connection) -> None:
+def _work(send: Connection, state: State) -> None:
     """Run in the worker: all trials of every line, one after another."""
     listen(send, lambda _: None)
     from sparsetoken.simulation.trials import simulate

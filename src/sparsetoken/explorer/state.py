@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from sparsetoken import validation
 from sparsetoken.task import Query, Task, Training
+from sparsetoken.theory.laws import LAWS
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -88,7 +89,7 @@ QUANTITIES = {
     "weight": "attention weight",
 }
 
-_TRAINED = ("attention", "pooled", "vectorised")
+_TRAINED = tuple(LAWS)  # with those of modules that were imported before
 VIEWS: dict[str, ViewKind] = {
     "learning": ViewKind(
         "Learning curves",

@@ -11,14 +11,15 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 from sparsetoken.explorer.computing import Batch, Point, Stale, compute
+from sparsetoken.extensions import import_extensions, imported_extensions
 
-__all__ = ["Crew", "in_a_process", "listen", "process_context"]
+__all__ = ["Crew", "in_a_process", "listen", "start_process"]
 
 # How long a worker may go on after it was told to stop, in seconds.
 _GRACE = 0.3
@@ -27,7 +28,7 @@ _STOP = None
 _LOOK = 0.02
 
 
-def process_context() -> Any:
+def _process_context() -> Any:
     """Return how processes are started: from a loaded one where the system has that."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -36,13 +37,31 @@ def process_context() -> Any:
     return context
 
 
+def start_process(target: Callable[..., None], *arguments: Any) -> tuple[Connection, Any]:
+    """Start target(connection, *arguments) in a process; return the other end, and the process."""
+    context = _process_context()
+    connection, other = context.Pipe()
+    begun = (imported_extensions(), target, other, arguments)
+    process = context.Process(target=_begin, args=begun, daemon=True)
+    process.start()
+    other.close()
+    return connection, process
+
+
+def _begin(
+    modules: Sequence[str],
+    target: Callable[..., None],
+    connection: Connection,
+    arguments: Sequence[Any],
+) -> None:
+    """Run in the process: make known what the server's modules have added, then the target."""
+    import_extensions(modules)
+    target(connection, *arguments)
+
+
 async def in_a_process(function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
     """Call a function in a process that ends with this call, also where that is cancelled."""
-    context = process_context()
-    connection, other = context.Pipe()
-    process = context.Process(target=_call, args=(other, function, arguments), daemon=True)
-    await asyncio.to_thread(process.start)
-    other.close()
+    connection, process = await asyncio.to_thread(start_process, _call, function, arguments)
     try:
         async with asyncio.timeout(seconds):
             while not connection.poll():
@@ -145,11 +164,7 @@ class _Worker:
     """One process, and the thread that waits for its answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        context = process_context()
-        self._connection, other = context.Pipe()
-        self._process = context.Process(target=_work, args=(other,), daemon=True)
-        self._process.start()
-        other.close()
+        self._connection, self._process = start_process(_work)
         self._loop = loop
         self.ready = self._answer = loop.create_future()
         threading.Thread(target=self._listen, daemon=True).start()

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from sparsetoken.extensions import import_extensions, imported_extensions
+
 __all__ = ["finished"]
 
 T = TypeVar("T")
@@ -18,8 +20,12 @@ def finished(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[tuple[i
 
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=min(workers, len(calls)), return_as="generator_unordered")
-        yield from pool(delayed(_with_index)(index, call) for index, call in enumerate(calls))
+        modules = imported_extensions()
+        jobs = (delayed(_in_worker)(modules, index, call) for index, call in enumerate(calls))
+        yield from pool(jobs)
 
 
-def _with_index(index: int, call: Callable[[], T]) -> tuple[int, T]:
+def _in_worker(modules: Sequence[str], index: int, call: Callable[[], T]) -> tuple[int, T]:
+    """Make known what the caller's modules have added; return the index and the result."""
+    import_extensions(modules)
     return index, call()

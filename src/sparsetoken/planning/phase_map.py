@@ -18,6 +18,7 @@ from sparsetoken.planning.phase_figure import draw_phase_map
 from sparsetoken.records import to_frame
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.capacity import capacity
+from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.prediction import Predictor
 from sparsetoken.theory.usage import Usage
 from sparsetoken.validation import ParameterError
@@ -144,7 +145,7 @@ def phase_map(
         Two fields of the task and the training, or "alpha": all samples per dimension, shared out
         between query and readout as in `training`.
     classifiers : sequence of str
-        Some of "attention", "pooled" and "vectorised".
+        Some of "attention", "pooled", "vectorised" and other entries of `theory.laws.LAWS`.
     with_capacity : bool
         Whether to find the capacity of attention in each cell, too; takes as long again.
     tolerance : float
@@ -175,7 +176,7 @@ def phase_map(
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
-    names = [validation.choice("classifiers", name, CLASSIFIERS) for name in classifiers]
+    names = [validation.choice("classifiers", name, LAWS) for name in classifiers]
     if not names:
         raise ParameterError("classifiers", classifiers, "at least one")
     axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]
@@ -266,7 +267,7 @@ def _row(
     row = [_settings(x[0], value, task, training) for value in x[1].tolist()]
     if kind == "capacity":
         return [_capacity_ratio(*settings) for settings in row]
-    if kind != "attention":
+    if not LAWS[kind].takes_query:
         row = [(task, _all_for_the_readout(training)) for task, training in row]
     path = Predictor(kind, None, Usage(), tolerance)
     with one_thread:
@@ -314,10 +315,11 @@ def _lines(found: PhaseMap) -> Iterator[str]:
         yield f"  {found.unsolved} predictions did not converge and are left out"
     if "attention" not in found.errors:
         return
-    yield f"  {found.x:>12}  {found.y} for an error of 5 %, and for attention to equal pooling"
-    equal = found.equality() if "pooled" in found.errors else np.full(len(found.x_values), np.nan)
-    chosen = np.unique(np.linspace(0, len(found.x_values) - 1, 7).astype(int))
-    crossings = found.crossings()
-    for i in chosen:
-        ends = ["never" if np.isnan(v) else f"{v:.3g}" for v in (crossings[i], equal[i])]
-        yield f"  {found.x_values[i]:>12.4g}  {ends[0]:>8}  {ends[1]:>8}"
+    columns, words = [found.crossings()], f"{found.y} for attention to reach an error of 5 %"
+    if "pooled" in found.errors:
+        columns.append(found.equality())
+        words += ", and to equal pooling"
+    yield f"  {found.x:>12}  {words}"
+    for i in np.unique(np.linspace(0, len(found.x_values) - 1, 7).astype(int)):
+        ends = ["never" if np.isnan(column[i]) else f"{column[i]:.3g}" for column in columns]
+        yield f"  {found.x_values[i]:>12.4g}" + "".join(f"  {end:>8}" for end in ends)
