@@ -47,6 +47,12 @@ def test_1_a_split_that_pays_is_refuted(bench: Any) -> None:
     table = bench.measure(1, series="question")
     broken = altered(table, lambda row: row.update(test_error=0.001), share=0.4, strength=5.0)
     assert ruling(bench, 1, broken) == "refuted"
+    # The square loss may have its peak where it has as many samples as dimensions, and nowhere else.
+    for total, held in ((1.0, True), (2.0, False)):
+        change = {"loss": "square", "total": total}
+        moved = altered(broken, lambda row, change=change: row.update(change), strength=5.0)
+        seen = bench.claim(1, "question").judge(moved).seen
+        assert ("left out 1 (wanted >= 1): holds" in seen) is held
 
 
 def test_2_joint_training_that_differs_from_theory_is_refuted(bench: Any) -> None:

@@ -86,16 +86,22 @@ def best_split(table: Table) -> list[dict[str, float | str]]:
     return found
 
 
+def at_the_peak(problem: dict[str, float | str]) -> bool:
+    """Return whether as many samples as dimensions meet the square loss: it interpolates there."""
+    return problem["loss"] == "square" and problem["total"] == 1
+
+
 def judge(table: Table) -> Verdict:
     """Compare the error without a split with that of the best one."""
     problems = best_split(table)
     ratios = np.array([float(one["whole"]) / float(one["split"]) for one in problems])
+    peak = np.array([at_the_peak(one) for one in problems])
     over_floor = np.array([float(one["whole"]) / float(one["floor"]) for one in problems])
     split_over = np.array([float(one["split"]) / float(one["floor"]) for one in problems])
     conditions = [
         within(
-            "problems in which no split beats the best split",
-            Quantity(float(np.mean(ratios < 1))),
+            "problems in which no split beats the best split, the peak of interpolation left out",
+            Quantity(float(np.mean(ratios[~peak] < 1))),
             low=1.0,
         ),
         within(
@@ -117,6 +123,9 @@ def judge(table: Table) -> Verdict:
         "median error over the floor, no split": Quantity(float(np.median(over_floor))),
         "median error over the floor, best split": Quantity(float(np.median(split_over))),
     }
+    if peak.any():
+        name = "largest ratio at the peak of interpolation"
+        numbers[name] = Quantity(float(ratios[peak].max()))
     return decide(conditions, numbers)
 
 
@@ -138,7 +147,7 @@ def draw(table: Table) -> dict[str, Drawing]:
         draw_boundary(panel, 1.0, vertical=False, color=Look("", COLOURS["grey"], "").colour)
         title = f"{loss.replace('_', ' ')} loss"
         label_axes(panel, "samples n/d", "", title, log_x=True)
-        panel.set_ylim(0, 1.1)
+        panel.set_ylim(0, 1.3)
     panels[0].set_ylabel("error: no split over best split")
     shared_legend(figure, columns=4)
     text = caption(
@@ -153,10 +162,11 @@ CLAIM = Claim(
     series="question",
     number=1,
     name="no-split",
-    title="Does splitting the data pay? No",
+    title="Does splitting the data pay? No, but at the peak of interpolation",
     statement=(
         "No: using all data for the query and again for the readout beats every split of the same "
-        "data, at every signal strength and amount of data that was tried."
+        "data, at every signal strength, amount of data and loss that was tried, except where the "
+        "square loss has as many samples as dimensions."
     ),
     meaning=(
         "The paper keeps two separate sets of examples so that its proofs work. In practice using "
@@ -164,13 +174,15 @@ CLAIM = Claim(
     ),
     criterion=(
         "At equal total the predicted error without a split is below that of the best of the splits "
-        "in every problem of the list, and at most 0.9 of it in the median. The simulated error "
+        "in every problem of the list, and at most 0.9 of it in the median. Left out of the first, "
+        "after all losses had been looked at: the square loss at n = d, where a readout that "
+        "interpolates has its peak and fewer samples are better than more. The simulated error "
         f"without a split {AGREES} (here: 5 %, quick version 15 %)."
     ),
     settings={
         "full": {
             **COMMON,
-            "losses": ["logistic"],
+            "losses": ["logistic", "square", "hinge", "squared_hinge"],
             "strengths": [3.0, 4.0, 5.0],
             "totals": [1.0, 2.0, 4.0, 8.0],
             "shares": [0.1, 0.2, 0.35, 0.5, 0.65],
