@@ -392,3 +392,22 @@ def test_whitening_does_not_blow_up_what_a_few_repeated_tokens_leave_out() -> No
     ]
     # 1.4 here; 4.5 with the shrinkage of 4,000 independent tokens.
     assert spreads[1] < 2 * spreads[0]
+
+
+def test_a_token_scores_what_its_best_head_gives_it() -> None:
+    bags = make_bags()
+    model = AttentionClassifier(heads=2, refine=False, sharpness=2.0, ridge=0.01, whiten=False)
+    model.fit(bags.X, bags.y)
+    units = model.queries_[0] / np.linalg.norm(model.queries_[0], axis=1, keepdims=True)
+    for bag, scores in zip(bags.X[:5], model.token_scores(bags.X[:5]), strict=True):
+        each = (bag - model.mean_) / model.scale_ @ units.T
+        assert np.abs(each[:, 0] - each[:, 1]).max() > 1e-3  # the heads differ
+        np.testing.assert_allclose(scores, each.max(axis=1))
+
+
+def test_the_first_sequence_that_is_too_short_is_named() -> None:
+    bags = make_bags()
+    model = AttentionClassifier(refine=False, sharpness=2.0, ridge=0.01).fit(bags.X, bags.y)
+    short = [bags.X[0][:3], bags.X[1][:2], bags.X[2][:1]]
+    with pytest.raises(ParameterError, match="at most the 2 tokens of sample 1"):
+        model.locate(short, k=3)
