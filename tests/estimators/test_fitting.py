@@ -15,6 +15,7 @@ from sparsetoken.estimators import (
     PooledClassifier,
     VectorisedClassifier,
     attending,
+    choice,
     scaling,
     sequences,
 )
@@ -630,6 +631,45 @@ def test_whitening_is_compared_only_where_it_is_affordable(monkeypatch: pytest.M
         monkeypatch.setattr(attending, "WHITEN_AUTO_DIMENSION", limit)
         AttentionClassifier(random_state=0).fit(mixed, bags.y)
         assert len(compared) == times
+
+
+@pytest.mark.parametrize(
+    ("length", "dimension", "whitens"), [(1, 3, False), (3, 1, False), (2, 3, True), (3, 2, True)]
+)
+def test_one_token_and_one_number_are_not_whitened(
+    length: int, dimension: int, whitens: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, length, dimension)), np.arange(40) % 2
+    model = AttentionClassifier(whiten=True, refine=False, sharpness=1.0, ridge=0.1).fit(X, y)
+    assert (model.whitening_ is not None) == whitens
+
+
+def test_refined_families_are_measured_against_the_best_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A family that is far behind the best is left after its first steps, and only that one."""
+    seen: list[tuple[str, Any]] = []
+
+    def refined(_validation: Any, family: str, _wishes: Any, best: Any) -> Any:
+        seen.append((family, best))
+        losses = np.zeros(120) if best is None else best.losses
+        loss = 3.0 if best is None else best.loss - 1
+        return choice.Candidate(choice.Recipe(family, 1.0, 0.1), loss, losses)
+
+    monkeypatch.setattr(choice._Validation, "refined", refined)
+    X, y, _ = equal_bags(count=120)
+    model = AttentionClassifier(random_state=0).fit(X, y)
+    compared = {one.recipe.family: one for one in model.model_.candidates}
+    (first, before), (second, after) = seen
+    assert (first, second) == ("tied", "free")
+    linear = [one for family, one in compared.items() if family not in ("tied", "free")]
+    assert len({one.loss for one in linear}) > 2
+    assert before is min(linear, key=lambda one: one.loss)
+    assert after is compared["tied"]
+    seen.clear()
+    AttentionClassifier(refine=True, random_state=0).fit(X, y)
+    assert seen[0] == ("tied", None)
 
 
 def small_refinement(labels: Array) -> Refinement:

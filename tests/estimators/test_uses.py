@@ -357,6 +357,8 @@ def test_channels_and_time_are_noticed() -> None:
         warnings.simplefilter("error")
         PooledClassifier().fit(series.transpose(0, 2, 1), y)
         PooledClassifier().fit(digit_bags(10, train=40)[0].X, y)
+        for dimension in (5, 100):  # one token a sample is a series only if it is smooth
+            PooledClassifier().fit(rng.standard_normal((40, 1, dimension)), y)
 
 
 def test_several_labels_at_once() -> None:

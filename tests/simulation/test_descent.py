@@ -32,6 +32,15 @@ def test_sums_are_the_gradient_of_the_mean_loss() -> None:
     assert slope / (2 * step) == pytest.approx(sums.bias, abs=1e-6)
 
 
+def test_wrong_labels_are_counted_and_a_score_of_zero_is_wrong() -> None:
+    task, loss, axis = Task(5, 2, 2.0, 0.4), get_loss("logistic"), np.eye(6)[0]
+    batch = sample(task, 40, dimension=6, rng=np.random.default_rng(0))
+    wrong = int(np.sum(batch.y * (batch.X.mean(axis=1) @ axis - 0.4) <= 0))
+    assert 0 < wrong < 20
+    assert batch_sums(batch.X, batch.y, axis, 0 * axis, -0.4, 1.0, loss).errors == wrong
+    assert batch_sums(batch.X, batch.y, 0 * axis, axis, 0.0, 1.0, loss).errors == 40
+
+
 @pytest.mark.parametrize(
     ("task", "step"),
     [

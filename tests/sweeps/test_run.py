@@ -10,7 +10,15 @@ import pytest
 import sweep_functions as functions
 
 from sparsetoken import __version__
-from sparsetoken.sweeps import Progress, Store, StoreError, StudyError, SweepError, run_cells
+from sparsetoken.sweeps import (
+    Progress,
+    Store,
+    StoreError,
+    StudyCounts,
+    StudyError,
+    SweepError,
+    run_cells,
+)
 from sparsetoken.sweeps.writer import StoredRow, StoreWriter
 from sparsetoken.validation import ParameterError
 
@@ -29,6 +37,14 @@ def undisturbed(path: Path, grid: list[dict[str, Any]], trials: int) -> list[tup
     with ThreadPoolExecutor(1) as executor:
         run_cells(path, grid, functions.noisy, trials=trials, executor=executor)
     return results(path)
+
+
+def test_the_rate_of_a_run_and_the_time_that_is_left() -> None:
+    counts = StudyCounts(2, 0, 20, 8, 2, 0, 0)
+    assert Progress(counts, 5, 0.5).rate == 10.0
+    assert Progress(counts, 5, 0.5).seconds_left == 1.0
+    at_once = Progress(counts, 5, 0.0)
+    assert (at_once.rate, at_once.seconds_left) == (0.0, None)
 
 
 def test_rows_hold_settings_and_results_and_theory_is_stored_once_a_cell(tmp_path: Path) -> None:

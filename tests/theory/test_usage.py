@@ -1,12 +1,15 @@
 """Another task, sharpness or bias at test time, against draws that share nothing with theory."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from sparsetoken import ParameterError, Query, Task, Training, curve, oracle, predict
-from sparsetoken.theory.laws import attention_law
+from sparsetoken.theory import usage as usages
+from sparsetoken.theory.laws import attention_law, score_law
 from sparsetoken.theory.usage import best_sharpness
 
 TASK = Task(length=20, informative=1, strength=5.0)
@@ -119,6 +122,43 @@ def test_a_neighbour_far_from_the_best_sharpness_does_not_mislead(near):
     alone = best_sharpness(law, weights, found.query, recalibrate=True)
     led = best_sharpness(law, weights, found.query, recalibrate=True, near=near)
     assert abs(math.log(led / alone)) < 0.1
+
+
+@pytest.mark.parametrize("recalibrate", [False, True])
+def test_the_best_sharpness_is_that_of_the_bias_that_is_used(recalibrate):
+    """The least error on a grid, with the readout's own bias or with the best one."""
+    at, query = TASK.replace(length=60, positive_rate=0.3), Query(0.9, 1.0)
+    weights = np.array([1.0, 0.4, -1.4, 0.3])  # along, across, bias, rest
+
+    def law(query, log2_points):
+        return attention_law(at, query, log2_points, 1)
+
+    def error(sharpness):
+        scores = score_law(law(query.replace(sharpness=sharpness), 7), weights)
+        levels = np.linspace(-3, 3, 121)[:, None] if recalibrate else np.zeros((1, 1))
+        wrong = ndtr(scores.label * (levels - scores.mean) / scores.spread)
+        return float((wrong @ scores.weight).min())
+
+    best, other = (
+        best_sharpness(law, weights, query, recalibrate=flag)
+        for flag in (recalibrate, not recalibrate)
+    )
+    least = min(error(sharpness) for sharpness in np.geomspace(0.2, 20, 21))
+    assert error(best) <= least + 2e-4
+    assert error(other) > least + 1e-3
+
+
+@pytest.mark.parametrize("replicates", [1, 2, 8])
+def test_each_replicate_of_a_law_meets_its_own_readout(replicates):
+    law = replace(attention_law(TASK, Query(0.9, 1.0), 5, 1), replicates=replicates)
+    weights = np.array([1.0, 0.4, -1.4, 0.3])
+    rows = weights + 0.1 * np.arange(max(replicates, 2))[:, None]
+    ranking = usages.Tested(lambda: law, weights, rows, np.zeros(4)).ranking()
+    own = rows if replicates > 1 else weights[None]  # a law of one piece meets the readout itself
+    np.testing.assert_array_equal(ranking.law.mean, score_law(law, weights).mean)
+    for found, row in zip(ranking.replicated.mean.reshape(replicates, -1), own, strict=True):
+        expected = score_law(law, row).mean.reshape(replicates, -1)
+        assert np.any(np.all(np.isclose(found, expected), axis=1))
 
 
 def test_recalibration_never_hurts_and_keeps_the_ranking():

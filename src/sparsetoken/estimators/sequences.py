@@ -223,13 +223,11 @@ def mask_tokens(X: Any, mask: Any) -> Any:
 def looks_transposed(X: Array) -> bool:
     """Whether an array (n, a, b) looks like channels and moments rather than tokens and numbers.
 
-    So it does with one "token" a sample, and with rows that are long and smooth: neighbours along
-    the last axis are correlated by more than a half. Accelerometers have 0.6 and slower series up to
-    1, neighbouring pixels of small images 0.3.
+    So it does with rows that are long and smooth: neighbours along the last axis are correlated by
+    more than a half. Accelerometers have 0.6 and slower series up to 1, neighbouring pixels of small
+    images 0.3. One row a sample is a series of one channel only then: else it is a single token.
     """
     _, a, b = X.shape
-    if a == 1 and b > 1:
-        return True
     if b < 4 * a or b < 16 or isinstance(X, np.ma.MaskedArray):
         return False
     some = np.asarray(X[:50], dtype=float)
