@@ -14,6 +14,7 @@ from sparsetoken import (
     PooledClassifier,
     Task,
     diagnose,
+    digit_bags,
     sample,
 )
 from sparsetoken.planning.diagnosis import _too_soft, _unlearnt
@@ -86,6 +87,35 @@ def test_classes_that_differ_in_spread_alone_have_no_sparse_signal() -> None:
     found = diagnose(X, labels)
     assert found.verdict == "no sparse signal"
     assert found.signal.strength is None
+
+
+def test_what_is_constant_without_the_signal_is_no_noise_of_rounding() -> None:
+    """Pixels that are dark in all bags without a nine had noise of 1e-16: in its units they were all."""
+    bags, _ = digit_bags(length=10, train=200)
+    found = diagnose(bags.X, bags.y)
+    assert 10 < found.signal.effective_dimension < 64
+    # The estimate is of rare bright pixels, and pooling that knew them would do; it does not here.
+    assert [finding.cause for finding in found.findings] == ["attention pays"]
+
+
+def test_estimates_that_what_is_measured_contradicts_are_not_explained_further() -> None:
+    """A word that only positives have leaves no error, where normal noise would leave 0.25."""
+    rng = np.random.default_rng(0)
+    words, y = np.eye(12)[rng.integers(11, size=(200, 8))], np.arange(200) % 2
+    words[y == 1, rng.integers(8, size=100)] = np.eye(12)[11]
+    found = diagnose(words, y, splits=1)
+    assert found.limits["attention"] > 0.2
+    assert [finding.cause for finding in found.findings] == ["the estimates do not fit"]
+
+
+def test_a_direction_without_noise_is_diagnosed() -> None:
+    rng = np.random.default_rng(0)
+    marks, y = np.zeros((200, 8, 1)), np.arange(200) % 2
+    marks[y == 1, rng.integers(8, size=100)] = 1.0
+    found = diagnose(marks, y, splits=1)
+    assert found.verdict == "the estimates do not fit"
+    assert "  error, pooled          0 in every fold\n" in str(found)
+    found.plot()
 
 
 def test_rare_positives_are_ranked_and_so_are_their_limits() -> None:
@@ -199,7 +229,7 @@ def test_text_record_figure_and_progress() -> None:
     assert flat["strength_uncertainty"] == found.signal.uncertainty["strength"]
     assert flat["verdict"] == "attention pays"
     # What limits it is announced where it follows.
-    announced = found.findings[0].next_step == "use it; what limits it follows"
+    announced = found.findings[0].next_step == "use it, and read on"
     assert announced == (len(found.findings) > 1)
     assert "cannot say" in str(diagnosed("nothing"))
     figure = found.plot()

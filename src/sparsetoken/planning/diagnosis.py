@@ -266,6 +266,27 @@ class _Facts:
     def clearly_below(self, row: ComparisonRow, error: float) -> bool:
         return row.error < error - _CLEAR * row.standard_error
 
+    @property
+    def best(self) -> ComparisonRow:
+        return min(self.rows.values(), key=lambda row: row.error)
+
+    @property
+    def beats_pooling(self) -> bool:
+        """Whether attention is clearly better than mean pooling, as measured."""
+        return any(
+            one.name == "pooled" and one.difference < -_CLEAR * one.standard_error
+            for one in self.comparison.differences
+        )
+
+    @property
+    def beyond_the_limit(self) -> bool:
+        """Whether a classifier does clearly better than any could if the estimates were true."""
+        if self.task is None or not self.clearly_below(self.best, self.limits["attention"]):
+            return False
+        more = _CLEAR * self.signal.uncertainty["strength"]
+        stronger = self.task.replace(strength=self.task.strength + more)
+        return self.clearly_below(self.best, self._least(stronger, "bayes"))
+
 
 def _findings(facts: _Facts) -> Iterator[Finding]:
     """Yield what limits attention, the main reason first; there is always one."""
@@ -273,6 +294,8 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
     pays = facts.paired.difference < -_CLEAR * facts.paired.standard_error
     if facts.task is None:
         found = [_unseen(facts) if pays else _without_signal(facts)]
+    elif facts.beyond_the_limit:
+        found = [_misfit(facts)]
     else:
         found = [
             finding
@@ -283,7 +306,7 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
         yield Finding(
             "attention pays",
             f"its {facts.measure} is {gap} below that of {facts.rival.name}",
-            "use it; what limits it follows" if found else "use it",
+            "use it, and read on" if found else "use it",
         )
     yield from found
     if not found and not pays:
@@ -307,7 +330,7 @@ def _unseen(facts: _Facts) -> Finding:
 
 
 def _without_signal(facts: _Facts) -> Finding:
-    best = min(facts.rows.values(), key=lambda row: row.error)
+    best = facts.best
     if facts.clearly_below(best, facts.chance):
         return Finding(
             "no sparse signal",
@@ -324,8 +347,22 @@ def _without_signal(facts: _Facts) -> Finding:
     )
 
 
+def _misfit(facts: _Facts) -> Finding:
+    """Return that what was measured is better than what was estimated allows: noise is not normal."""
+    return Finding(
+        "the estimates do not fit",
+        f"{facts.best.name} {facts.errs} {facts.best.error:.3f} ± {facts.best.standard_error:.3f}, "
+        f"where attention that knew a signal of strength {facts.signal.strength:.2f} in "
+        f"{facts.signal.informative:.1f} of {facts.length:.1f} tokens of normal noise would reach "
+        f"{facts.limits['attention']:.3f}",
+        "go by the measured numbers, not by strength and limits; these describe tokens of about "
+        "normal noise, which other features of a token (TokenWise) may have",
+    )
+
+
 def _not_sparse(facts: _Facts) -> Iterator[Finding]:
-    if facts.limits["pooled"] <= facts.limits["attention"] + _ALIKE:
+    alike = facts.limits["pooled"] <= facts.limits["attention"] + _ALIKE
+    if alike and not facts.beats_pooling:
         yield Finding(
             "the signal is not sparse",
             f"about {facts.signal.informative:.1f} of {facts.length:.1f} tokens carry it, and "
@@ -400,7 +437,10 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         text = "cannot say" if value is None else f"{with_error(value, bars[name])} {unit}"
         yield f"  {name.replace('_', ' '):22} {text}".rstrip()
     for row in found.comparison.rows:
-        yield f"  {found.comparison.measure + ', ' + row.name:22} {with_error(row.error, row.standard_error)}"
+        text = f"{row.error:.4g} in every fold"
+        if row.standard_error > 0:
+            text = with_error(row.error, row.standard_error)
+        yield f"  {found.comparison.measure + ', ' + row.name:22} {text}"
     if found.limits:
         yield (
             f"  with the signal known attention would reach {found.limits['attention']:.3f}, pooling "

@@ -26,6 +26,10 @@ _SEEN = 2.0
 _GROUPS = 10
 # Where the search for the mixture starts: shift, and share of tokens.
 _STARTS = ((3.0, 0.05), (1.0, 0.3))
+# Bounds of location, log scale, shift and logit of the share in that search.
+_BOUNDS = ((-3, 3), (-3, 3), (0.01, 50), (-14, 14))
+# In units of both classes, a coordinate that varies less than this without the signal does not vary.
+_CONSTANT = 1e-6
 _MOST_TOKENS = 200_000
 _SHOWN_TOKENS = 20_000
 
@@ -147,7 +151,7 @@ def _noise_deviation(tokens: Tokens) -> Array:
     Deviations over both classes hold the signal as well, and make the noise along it look small.
     """
     deviation = tokens.values[~tokens.labels[tokens.sequence]].std(axis=0)
-    return np.where(deviation > 0, deviation, 1.0)
+    return np.where(deviation > _CONSTANT, deviation, 1.0)
 
 
 def _projections(tokens: Tokens, rows: Array, direction: Array, mixture: _Mixture) -> Projections:
@@ -257,7 +261,8 @@ class _Scores:
         self._scores = scores[kept]
         positive = tokens.labels[sequence[kept]]
         noise = self._scores[~positive]
-        self.location, self.log_scale = float(noise.mean()), float(np.log(noise.std()))
+        self.location = float(noise.mean())
+        self.log_scale = float(np.log(max(noise.std(), np.exp(_BOUNDS[1][0]))))
         lengths = tokens.lengths[sequence[kept]]
         self.mean_length = float(lengths.mean())
         # A sequence of another length has as many shifted tokens, a different share of its own.
@@ -287,7 +292,7 @@ def _fitted(scores: _Scores, sign: float) -> _Mixture:
             lambda point: -scores.likelihoods(point).sum(),
             np.array([scores.location, scores.log_scale, shift, logit(share)]),
             jac=lambda point: -scores.scores_at(point).sum(axis=0),
-            bounds=((-3, 3), (-3, 3), (0.01, 50), (-14, 14)),
+            bounds=_BOUNDS,
             method="L-BFGS-B",
         )
         for shift, share in _STARTS
