@@ -138,7 +138,7 @@ class Task(_Settings):
 
     length: int = _described("tokens in a sequence (L)", low=2, high=10**9)
     informative: int | CountLaw = _described(
-        "tokens that carry the signal in a positive sequence (R), or a law of their number",
+        "tokens that carry the signal in a positive sequence (R), or a law such as poisson:2",
         low=1,
         high=10**9,
     )

@@ -54,6 +54,15 @@ def test_every_command_explains_itself_and_each_option(
             assert parameter.help, f"{parameter.opts[0]} has no help"
 
 
+@pytest.mark.parametrize("names", [(), *all_commands(main)], ids=" ".join)
+def test_help_fits_a_terminal_of_80_columns(runner: CliRunner, names: tuple[str, ...]) -> None:
+    """Lines that a terminal would break, and descriptions that click would cut off."""
+    text = runner.invoke(main, [*names, "--help"], terminal_width=80).output
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    listed = text.partition("\nCommands:\n")[2]
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+
+
 def test_version(runner: CliRunner) -> None:
     assert (
         runner.invoke(main, ["--version"]).output.strip() == f"sparsetoken, version {__version__}"

@@ -81,6 +81,10 @@ def test_export_has_a_row_for_each_trial(study: Path, tmp_path: Path, kind: str)
     file = tmp_path / f"out.{kind}"
     result = sweep("export", study, f"--{kind}", file)
     assert (result.exit_code, result.output) == (0, f"Wrote 16 rows to {file}\n")
+    other = tmp_path / f"by its ending.{kind}"
+    assert sweep("export", study, other).exit_code == 0
+    if kind != "parquet":
+        assert other.read_bytes() == file.read_bytes()
     if kind == "csv":
         with file.open(newline="") as opened:
             rows = list(csv.DictReader(opened))
@@ -107,7 +111,10 @@ def test_plot_draws_lines_over_dots(study: Path, tmp_path: Path, ending: str) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--x", "loss"], "'loss' is not a numeric setting of all cells"),
+        (
+            ["--x", "loss"],
+            "'loss' is not a numeric setting of all cells; those that vary are alpha",
+        ),
         (["--y", "happiness"], "there is no field 'happiness' to draw; there are alignment,"),
         (["--y", "status"], "no trial has a number 'status' to draw; there are alignment,"),
         (["--y", "fresh_test_error"], "no trial has a number 'fresh_test_error' to draw"),

@@ -41,14 +41,17 @@ _NOT_IN_TABLE = tuple(
 )
 _WORDS = """\b
 Words:
-  alignment, readout cosine  cosines of the query and of the readout with the signal
-  sharpness                  inverse temperature times the query's norm
-  amplification              to what the chance of a batch has grown, in units of 1/√d; well above
-                             1 a finite dimension takes other paths than the limit
+  alignment       cosine of the query with the signal
+  readout cosine  cosine of the readout with the signal
+  sharpness       inverse temperature times the query's norm
+  amplification   to what the chance of a batch has grown, in units of 1/√d;
+                  well above 1 a finite dimension takes paths of its own
 """
 
 
-@click.command(epilog=_WORDS)
+@click.command(
+    epilog=_WORDS, short_help="Predict joint gradient descent of query, readout and bias."
+)
 @task_options
 @step_options
 @click.option("--steps", type=int, default=6, show_default=True, help="How many equal steps.")

@@ -9,7 +9,7 @@ from sparsetoken.cli.data import answer_from_data, data_options
 __all__ = ["diagnose"]
 
 
-@click.command()
+@click.command(short_help="Say why attention is, or is not, better on your data.")
 @data_options
 @click.option("--cv", type=int, default=5, show_default=True, help="Folds for the errors.")
 @click.option("--repeats", type=int, default=1, show_default=True, help="Repeats of the folds.")

@@ -40,15 +40,15 @@ _NOT_IN_CURVES = tuple(
 )
 _WORDS = """\b
 Words in the table:
-  overlap      squared cosine of the best estimate of the signal with the signal
+  overlap      squared cosine of the signal with its best estimate
   error        test error of the best classifier there is
-  reachable    the same for message passing, the best efficient algorithm known
+  reachable    of message passing, the best efficient algorithm known
   phase        hard where message passing falls short of the best estimate
   free energy  per dimension; the solution with the larger one is the truth
 """
 
 
-@click.command(epilog=_WORDS)
+@click.command(epilog=_WORDS, short_help="Predict the least test error that any learner can reach.")
 @task_options
 @click.option(
     "--alpha",

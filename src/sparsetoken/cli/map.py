@@ -34,7 +34,7 @@ _WHOLE = ("length", "informative")
 _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
 
 
-@click.command("map")
+@click.command("map", short_help="Predict errors over a grid of two settings.")
 @task_options
 @training_options
 @click.option(

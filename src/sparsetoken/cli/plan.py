@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-@click.command()
+@click.command(short_help="Plan a study: the fewest samples, the best settings.")
 @task_options
 @click.option("--dimension", type=int, default=256, show_default=True, help="Dimension d.")
 @click.option("--error", type=float, help="Target: the test error to reach.")

@@ -29,7 +29,7 @@ COLOURS = {
 }
 
 
-@click.command()
+@click.command(short_help="Measure, draw and judge the paper's claims.")
 @click.argument("numbers", nargs=-1)
 @click.option("--quick", is_flag=True, help="Smaller dimensions and fewer trials: a few minutes.")
 @click.option("--questions", is_flag=True, help="Only the questions that the paper leaves open.")

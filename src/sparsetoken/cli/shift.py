@@ -40,7 +40,9 @@ Words in the table:
 """
 
 
-@click.command(epilog=_WORDS)
+@click.command(
+    epilog=_WORDS, short_help="Predict attention trained on one task and used on another."
+)
 @task_options
 @training_options
 @query_options

@@ -31,7 +31,7 @@ __all__ = ["simulate"]
 ValueAndBar = tuple[Any, float | None]
 
 
-@click.command()
+@click.command(short_help="Train on drawn data, and compare with theory.")
 @task_options
 @training_options
 @query_options

@@ -51,7 +51,7 @@ class _Commands(click.Group):
             sys.exit(_CTRL_C)
 
 
-@click.group(cls=_Commands)
+@click.group(cls=_Commands, short_help="Run a grid of problems, and go on after any interruption.")
 def sweep() -> None:
     """Run a grid of problems, kept in a file, and go on after any interruption."""
 
@@ -112,7 +112,7 @@ def init(study: Path) -> None:
     click.echo(f"Wrote {study}. Run it with: sparsetoken sweep run {study}")
 
 
-@sweep.command()
+@sweep.command(short_help="Run what is missing of STUDY; start it, or go on.")
 @_study
 @_store
 @workers_option
@@ -251,7 +251,7 @@ def status(study: Path, store: Path | None, as_json: bool) -> None:
         _show_errors(opened)
 
 
-@sweep.command()
+@sweep.command(short_help="Look for damage in every row of the store of STUDY.")
 @_study
 @_store
 @click.option("--repair", is_flag=True, help="Keep what is whole and compute the rest again.")
@@ -307,7 +307,7 @@ def _repair(grid: "Study", path: Path, workers: int) -> None:
     sys.exit(1 if end.counts.failed else 0)
 
 
-@sweep.command()
+@sweep.command(short_help="Write the trials of STUDY to FILE, one row a trial.")
 @_study
 @_store
 @click.option("--csv", is_flag=True, help="Comma-separated values.")
@@ -317,10 +317,14 @@ def _repair(grid: "Study", path: Path, workers: int) -> None:
 @force_option
 @import_option
 def export(study: Path, store: Path | None, file: Path, force: bool, **formats: bool) -> None:
-    """Write the trials of STUDY to FILE: one row a trial, all settings as columns."""
+    """Write the trials of STUDY to FILE: one row a trial, all settings as columns.
+
+    The ending of FILE says the format (.csv, .parquet or .json) unless an option does.
+    """
     from sparsetoken.sweeps.export import FORMATS, IS_OURS
 
-    kinds = [name for name, wanted in formats.items() if wanted]
+    asked = [name for name, wanted in formats.items() if wanted]
+    kinds = asked or [name for name in FORMATS if file.suffix == f".{name}"]
     if len(kinds) != 1:
         raise click.UsageError("say which format: --csv, --parquet or --json, one of them")
     inputs = study, _store_path(study, store)

@@ -51,21 +51,25 @@ Words in the table, of the trained readout:
   along           its part along the query
   across          its part along what the query misses of the signal
   rest            the norm of all else in it
-  susceptibility  how far a training sample moves its own output, per unit slope of the loss
+  susceptibility  how far a training sample moves its own output,
+                  per unit slope of the loss
 Metrics, on the task at test time:
   auc, average_precision, balanced_error  how well scores rank sequences
-  attended_mass, hit_rate                 how often attention looks at the signal
-  roc, precision_recall, calibration, free_response  a curve, to read or to --plot
+  attended_mass, hit_rate                 how often attention sees the signal
+  roc, precision_recall, calibration, free_response
+                                          a curve, to read or to --plot
 """
 _ALIGN_WORDS = """\b
 Words in the table:
   rate constant  C in |alignment| = 1 - C/alpha0, for large alpha0
-  anti aligned   whether the query points away from the signal; cause and cure then say why, and
-                 which step turns it: a larger --bias-step helps only if positives are rare
+  anti aligned   whether the query points away from the signal; cause and cure
+                 then say why, and which step turns it: a larger --bias-step
+                 helps only if positives are rare
 """
 _CAPACITY_WORDS = """\b
 Words in the table:
-  alpha  samples per dimension (n1/d) up to which the classes can be separated without error
+  alpha  samples per dimension (n1/d) up to which the classes can be separated
+         without error
 """
 # Left out of the table of a curve, for room.
 _NOT_IN_CURVES = (
@@ -74,7 +78,9 @@ _NOT_IN_CURVES = (
 )
 
 
-@click.command(epilog=_PREDICT_WORDS)
+@click.command(
+    epilog=_PREDICT_WORDS, short_help="Predict test error, training loss and training error."
+)
 @task_options
 @training_options
 @query_options
@@ -189,7 +195,7 @@ def _show_score_curve(
         draw_curve(options["plot"], found, drawn, choices["classifier"], logarithmic)
 
 
-@click.command(epilog=_ALIGN_WORDS)
+@click.command(epilog=_ALIGN_WORDS, short_help="Predict the query after two gradient steps.")
 @task_options
 @training_options
 @curve_options("alpha0")
@@ -203,7 +209,9 @@ def align(**options: Any) -> None:
     _show_each("attention", settings, options, align_once, shown, (*_TASK, *_LEARNING))
 
 
-@click.command(epilog=_CAPACITY_WORDS)
+@click.command(
+    epilog=_CAPACITY_WORDS, short_help="Predict how many samples a classifier can separate."
+)
 @task_options
 @training_options
 @query_options

@@ -37,7 +37,10 @@ def read_labelled(source: str | Path | IO[bytes]) -> tuple[Any, Any]:
     except _UNREADABLE as error:
         if isinstance(error, ParameterError):
             raise
-        raise ParameterError("file", str(error), "an .npz file of plain arrays") from None
+        # numpy takes what it does not know for a pickle, and tells how to load that unsafely.
+        unknown = "pickle" in str(error)
+        reason = "neither an .npz nor an .npy file, or with objects" if unknown else str(error)
+        raise ParameterError("file", reason, "an .npz file of plain arrays") from None
     X, y = found["X"], found["y"]
     if X.ndim not in (2, 3) or X.dtype.kind not in "biuf" or y.shape != (len(X),):
         shapes = f"X {X.shape} {X.dtype}, y {y.shape}"

@@ -81,9 +81,7 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
             f"no trial has a number {y!r} to draw; there are {_drawable_fields(store)}"
         )
     varied = _varied(cells)
-    x = _horizontal(cells, varied) if x is None else x
-    if any(not _is_number(cell.settings.get(x)) for cell in cells):
-        raise SweepError(f"{x!r} is not a numeric setting of all cells")
+    x = _horizontal(cells, varied, x)
     apart = [name for name in varied if name not in (x, "classifier", "dimension")]
     panels = _groups(cells, apart)
     if len(panels) > _MOST_PANELS:
@@ -135,8 +133,20 @@ def _varied(cells: Sequence[Summary]) -> list[str]:
     return [name for name, values in seen.items() if len(values) > 1 and not follows(name)]
 
 
-def _horizontal(cells: list[Summary], varied: list[str]) -> str:
-    numeric = [n for n in varied if all(_is_number(cell.settings.get(n)) for cell in cells)]
+def _horizontal(cells: list[Summary], varied: list[str], asked: str | None) -> str:
+    """Return the setting asked for, or the one with most different numbers."""
+
+    def is_numeric(name: str) -> bool:
+        return all(_is_number(cell.settings.get(name)) for cell in cells)
+
+    numeric = [name for name in varied if is_numeric(name)]
+    if asked is not None:
+        if not is_numeric(asked):
+            others = ", ".join(numeric) or "none"
+            raise SweepError(
+                f"{asked!r} is not a numeric setting of all cells; those that vary are {others}"
+            )
+        return asked
     if not numeric:
         raise SweepError("no setting takes different numbers: name one to draw against")
     return max(numeric, key=lambda name: len({cell.settings[name] for cell in cells}))
