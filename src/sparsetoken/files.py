@@ -8,6 +8,7 @@ Every command that writes goes through here, so that these promises are kept in 
 - a lock ends with the process that holds it, however that ends.
 """
 
+import errno
 import os
 import sqlite3
 import stat
@@ -18,13 +19,20 @@ from secrets import token_hex
 from typing import IO, Any, Self
 
 __all__ = [
+    "NO_ROOM",
     "FileLock",
     "LockTaken",
     "OutputRefused",
     "check_output",
+    "lock_file",
     "replacing",
     "write_text",
 ]
+
+# Why something could not be written that could be opened.
+NO_ROOM = {
+    getattr(errno, name) for name in ("EFBIG", "ENOSPC", "EDQUOT", "EIO") if hasattr(errno, name)
+}
 
 _LOOKED_AT = 1 << 16
 _SQLITE = b"SQLite format 3\x00"
@@ -56,8 +64,11 @@ def replacing(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
         with suppress(OSError):  # a new file has the usual permissions, a replaced one its own
             beside.chmod(stat.S_IMODE(place.stat().st_mode))
         beside.replace(place)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and (error.errno in NO_ROOM or error.filename == str(beside)):
+            # A disk that is full names no file, and nobody knows of the one beside.
+            error.filename = str(path)
         raise
 
 
@@ -152,6 +163,12 @@ def _check_replaceable(path: Path, is_ours: Callable[[bytes], bool], force: bool
             "with --force"
         )
     _check_new(path)
+
+
+def lock_file(path: str | Path) -> Path:
+    """Return the file beside `path` that locks it; the same for all links to it."""
+    place = Path(os.path.realpath(path))
+    return place.with_name(place.name + ".lock")
 
 
 class FileLock:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import resource
 import shlex
 import stat
 import subprocess
@@ -214,6 +216,38 @@ def test_a_full_device_is_one_message(arguments: list[str]) -> None:
     assert done.stderr.count(b"Error:") == 1
     assert b"No space left on device" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+MAP = ["map", "--points", "2", "--classifier", "pooled"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (CURVE, "a.svg"),
+        ([*MAP, "--csv"], "a.csv"),
+        ([*MAP, "--checkpoint"], "a.json"),
+        ([*MAP, "--plot"], "a.png"),
+        (["simulate", "--dimension", "10", "--trials", "2", "--csv"], "b.csv"),
+        pytest.param(["explore", "--export"], "a.html", marks=pytest.mark.slow),
+        (["sweep", "init"], "b.toml"),
+        (["sweep", "run", "study.toml", "--store"], "other.sqlite"),
+    ],
+)
+def test_a_file_without_room_is_named(
+    words: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(STUDY)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        result = invoke(*words, name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.exit_code == 2, result.output
+    assert re.search(rf"{name}(\.lock)? cannot be written: .", result.output), result.output
+    assert {path.name for path in tmp_path.iterdir()} <= {"study.toml", f"{name}.lock"}
 
 
 def test_closed_streams_and_an_unknown_backend_do_no_harm(tmp_path: Path) -> None:

@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sparsetoken import ParameterError, PooledClassifier, Task, forecast, mask_tokens, sample
 from sparsetoken.planning.curve_families import families
@@ -186,6 +190,9 @@ X, Y = two_clouds(100, 9)
         ({"model": object()}, "model = .* a scikit-learn classifier: an object with fit"),
         ({"model": GaussianNB}, "model = .* a scikit-learn classifier"),
         ({"model": LinearRegression()}, "a classifier, not a regressor"),
+        ({"model": KMeans(2)}, "model = .* a classifier, not a clusterer"),
+        ({"model": make_pipeline(StandardScaler(), KMeans(2))}, "a classifier, not a clusterer"),
+        ({"model": IsolationForest()}, "a classifier, not an outlier detector"),
         ({"y": Y[:50]}, "length of y = 50 .* 100, one label a sample"),
         ({"y": np.zeros(100)}, "y of one class"),
         ({"y": np.arange(100) < 4}, "samples of the rarest class = 4 .* at least 10 samples"),
@@ -204,6 +211,22 @@ def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> N
     arguments = {"model": GaussianNB(), "X": X, "y": Y, **change}
     with pytest.raises(ParameterError, match=message):
         quick(arguments.pop("model"), arguments.pop("X"), arguments.pop("y"), **arguments)
+
+
+def test_a_model_that_does_not_say_its_kind_is_asked_for_labels() -> None:
+    class Nearest:
+        def get_params(self, **_: Any) -> dict[str, Any]:
+            return {}
+
+        def fit(self, X: Any, y: Any) -> Any:
+            self.middle = X[:, 0].mean()
+            self.high = y[X[:, 0].argmax()]
+            return self
+
+        def predict(self, X: Any) -> Any:
+            return np.where(X[:, 0] > self.middle, self.high, 1 - self.high)
+
+    assert quick(Nearest(), X, Y).curve.errors[-1] < 0.4
 
 
 def test_more_processes_than_a_machine_can_have_are_refused() -> None:

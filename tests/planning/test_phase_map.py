@@ -99,6 +99,30 @@ def test_an_interrupted_map_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     assert path.read_text() == "my own notes"
 
 
+def test_a_second_map_does_not_drop_the_rows_of_the_first(tmp_path: Path) -> None:
+    path, link = tmp_path / "map.json", tmp_path / "link.json"
+    link.symlink_to(path)
+    options: dict[str, Any] = {"x": ("strength", STRENGTHS), "y": ("alpha", RATIOS)}
+
+    def draw(progress: Any = None, **where: Path) -> Any:
+        return phase_map(
+            TASK, TRAINING, classifiers=["pooled"], progress=progress, **options, **where
+        )
+
+    def second(*_: int) -> None:
+        kept = path.read_text()
+        for place in (path, link):
+            with pytest.raises(ParameterError, match="no other map writes to: wait for that one"):
+                draw(checkpoint=place)
+        assert path.read_text() == kept
+
+    one = draw(second, checkpoint=path)
+    again: list[tuple[int, int]] = []
+    other = draw(lambda *counts: again.append(counts), checkpoint=link)  # the lock has ended
+    assert again == []
+    np.testing.assert_array_equal(one.errors["pooled"], other.errors["pooled"])
+
+
 def test_lines_lie_where_errors_cross() -> None:
     found = phase_map(
         TASK,

@@ -21,6 +21,7 @@ from sparsetoken.cli.simulate import simulate
 from sparsetoken.cli.sweep import sweep
 from sparsetoken.cli.terminal import prepare_streams, written_out
 from sparsetoken.cli.theory import align, capacity, oracle, predict
+from sparsetoken.files import NO_ROOM
 from sparsetoken.validation import ParameterError
 
 __all__ = ["main"]
@@ -48,6 +49,8 @@ class _Commands(click.Group):
             raise click.UsageError(f"there is not enough memory for this: {error}") from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
+            if error.errno in NO_ROOM:
+                where = f"{error.filename or 'the output'} cannot be written: "
             raise click.UsageError(f"{where}{error.strerror or error}") from None
 
 

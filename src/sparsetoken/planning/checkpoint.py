@@ -2,13 +2,21 @@
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from sparsetoken.files import OutputRefused, check_output, write_text
+from sparsetoken.files import (
+    FileLock,
+    LockTaken,
+    OutputRefused,
+    check_output,
+    lock_file,
+    write_text,
+)
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Checkpoint"]
@@ -18,6 +26,8 @@ _KIND = "sparsetoken map"
 
 class Checkpoint:
     """Rows by (kind, value of y), kept in a JSON file that is rewritten whole after each of them.
+
+    A context: until it ends no other process may write to the file, whose rows would be lost.
 
     Parameters
     ----------
@@ -38,8 +48,20 @@ class Checkpoint:
             check_output(self._path, _is_checkpoint)
         except OutputRefused as refusal:
             raise ParameterError("checkpoint", str(path), f"a file to write: {refusal}") from None
-        if self._path.exists() and self._path.stat().st_size:
-            self.rows = dict(self._read(self._path))
+        self._lock = _locked(self._path)
+        try:
+            if self._path.exists() and self._path.stat().st_size:
+                self.rows = dict(self._read(self._path))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._path is not None:
+            self._lock.release()
 
     def _read(self, path: Path) -> Iterator[tuple[tuple[str, float], list[float]]]:
         accepted = "a file of this map (same settings, values across, tolerance and version)"
@@ -74,6 +96,17 @@ class Checkpoint:
         digest = _digest(self._identity, rows)
         content = {"what": _KIND, "identity": self._identity, "digest": digest, "rows": rows}
         write_text(self._path, json.dumps(content) + "\n")
+
+
+def _locked(path: Path) -> FileLock:
+    beside = lock_file(path)
+    try:
+        return FileLock(beside)
+    except LockTaken:
+        accepted = "a file that no other map writes to: wait for that one, or name another file"
+    except sqlite3.Error as error:
+        accepted = f"a file to write: {beside} cannot be written: {error}"
+    raise ParameterError("checkpoint", str(path), accepted)
 
 
 def _digest(identity: Any, rows: Any) -> str:

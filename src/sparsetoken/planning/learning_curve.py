@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.model_selection import RepeatedStratifiedKFold
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, column_or_1d
 
@@ -141,8 +141,14 @@ def checked_model(model: Any) -> Any:
         if not callable(getattr(model, verb, None)) or isinstance(model, type):
             accepted = f"a scikit-learn classifier: an object with {verb}()"
             raise ParameterError("model", model, accepted)
-    if is_regressor(model):
-        raise ParameterError("model", model, "a classifier, not a regressor")
+    try:
+        kind = get_tags(model).estimator_type
+    except AttributeError:  # an object from elsewhere, which says nothing about itself
+        kind = None
+    if kind not in ("classifier", None):
+        article = "an" if kind.startswith("o") else "a"
+        accepted = f"a classifier, not {article} {kind.replace('_', ' ')}"
+        raise ParameterError("model", model, accepted)
     return model
 
 

@@ -186,14 +186,14 @@ def phase_map(
     work = partial(_row, task, training, axes[0], axes[1][0], tolerance)
     kinds = [*names, *(["capacity"] if with_capacity else [])]
     jobs = [(kind, float(value)) for kind in kinds for value in axes[1][1]]
-    kept = Checkpoint(checkpoint, _identity(task, training, axes, tolerance))
-    missing = [job for job in jobs if job not in kept.rows]
-    calls = [partial(work, *job) for job in missing]
-    before = len(jobs) - len(missing)
-    for done, (index, row) in enumerate(finished(calls, workers), before + 1):
-        kept.keep(missing[index], row)
-        if progress is not None:
-            progress(done, len(jobs))
+    with Checkpoint(checkpoint, _identity(task, training, axes, tolerance)) as kept:
+        missing = [job for job in jobs if job not in kept.rows]
+        calls = [partial(work, *job) for job in missing]
+        before = len(jobs) - len(missing)
+        for done, (index, row) in enumerate(finished(calls, workers), before + 1):
+            kept.keep(missing[index], row)
+            if progress is not None:
+                progress(done, len(jobs))
     tables = {kind: np.array([kept.rows[kind, float(v)] for v in axes[1][1]]) for kind in kinds}
     capacities = tables.pop("capacity", None)
     stacked = np.array([tables[name] for name in names])

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from sparsetoken import __version__
-from sparsetoken.files import FileLock, LockTaken
+from sparsetoken.files import FileLock, LockTaken, lock_file
 from sparsetoken.sweeps.errors import StoreError
 from sparsetoken.sweeps.grid import Grid
 from sparsetoken.sweeps.store import (
@@ -222,9 +222,8 @@ def now() -> str:
 
 
 def lock_store(path: str | Path) -> FileLock:
-    """Lock out other drivers, by a file beside the store; the same for all links to it."""
-    place = Path(os.path.realpath(path))
-    beside = place.with_name(place.name + ".lock")
+    """Lock out other drivers, by a file beside the store."""
+    beside = lock_file(path)
     try:
         with translated_errors(beside):
             return FileLock(beside)
