@@ -26,6 +26,10 @@ def main(extra):
                 *OLDEST, sys.executable, *sys.version_info[:2]
             )
         )
+    locked = {name[:-4] for name in os.listdir(LOCKED) if name.endswith(".txt")}
+    extras = sorted(locked - {"base", "pip"})
+    if extra and extra not in extras:
+        sys.exit("There is no extra {!r}; there are {}.".format(extra, ", ".join(extras)))
     stamp = os.path.join(VENV, ".installed" + ("-" + extra if extra else ""))
     with Lock(VENV + ".lock"):
         if is_fresh(stamp):

@@ -7,8 +7,8 @@ recorded of the same claims and questions; the rest stays. Verdicts, figures and
 anew from the recorded numbers, so that they fit the present code.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -72,4 +72,12 @@ def main(folders: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    main([Path(name) for name in sys.argv[1:]])
+    parser = argparse.ArgumentParser(
+        description=str(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="+", help="output of a full run with seed 0")
+    folders = parser.parse_args().folder
+    for folder in folders:
+        if not (folder / "verdicts.json").is_file():
+            parser.error(f"{folder} is not the output of a run: it has no verdicts.json")
+    main(folders)

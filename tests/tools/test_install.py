@@ -55,6 +55,14 @@ def installed(copy: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], li
     return run
 
 
+@pytest.mark.parametrize("extra", ["nonsense", "--help", "pip"])
+def test_an_extra_that_is_not_locked_is_refused(
+    installed: Callable[[str], list[str]], extra: str
+) -> None:
+    with pytest.raises(SystemExit, match=f"no extra '{extra}'; there are browser, dev, docs,"):
+        installed(extra)
+
+
 def test_make_asks_the_tool_every_time(copy: Path) -> None:
     for target, extra in (("reproduce", ""), ("test", " dev"), ("docs", " docs")):
         shown = subprocess.run(
