@@ -32,6 +32,9 @@ def test_cells_are_predictions_and_pooling_has_all_samples() -> None:
     assert rows[4]["strength"] == 4.0
     assert rows[4]["test_error_attention"] == found.errors["attention"][1, 1]
     assert "attention" in str(found)
+    # A map says nothing of what lies beyond it: not "never".
+    assert np.isnan(found.crossings()[0])
+    assert "not here" in str(found)
 
 
 def test_any_two_settings_workers_and_capacity() -> None:
@@ -54,6 +57,8 @@ def test_any_two_settings_workers_and_capacity() -> None:
     titles = [axes.get_title() for axes in figure.axes]
     assert "who wins; dotted: attention = pooling, dashed: capacity" in titles
     assert "capacity_ratio" in one.to_rows()[0]
+    share = np.mean([row["capacity_ratio"] >= 1 for row in one.to_rows()])
+    assert f"attention separates its training samples in {share:.0%} (below" in str(one)
 
 
 def test_an_interrupted_map_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

@@ -313,6 +313,9 @@ def _lines(found: PhaseMap) -> Iterator[str]:
         yield f"  {name:12} wins in {share:.0%}"
     if found.unsolved:
         yield f"  {found.unsolved} predictions did not converge and are left out"
+    if found.capacities is not None:
+        share = float(np.mean(found.capacities >= 1))
+        yield f"  attention separates its training samples in {share:.0%} (below capacity)"
     if "attention" not in found.errors:
         return
     columns, words = [found.crossings()], f"{found.y} for attention to reach an error of 5 %"
@@ -321,5 +324,5 @@ def _lines(found: PhaseMap) -> Iterator[str]:
         words += ", and to equal pooling"
     yield f"  {found.x:>12}  {words}"
     for i in np.unique(np.linspace(0, len(found.x_values) - 1, 7).astype(int)):
-        ends = ["never" if np.isnan(column[i]) else f"{column[i]:.3g}" for column in columns]
+        ends = ["not here" if np.isnan(column[i]) else f"{column[i]:.3g}" for column in columns]
         yield f"  {found.x_values[i]:>12.4g}" + "".join(f"  {end:>8}" for end in ends)
