@@ -172,6 +172,13 @@ def test_plot_shows_every_classifier_and_the_attention() -> None:
         np.testing.assert_allclose(image.filled(0).sum(axis=1), 1)
 
 
+def test_few_tokens_are_compared_without_a_warning() -> None:
+    X, y, _ = equal_bags(count=30)
+    assert X.shape[0] * X.shape[1] / 2 < 100  # of a training set: fewer than landmarks
+    found = compare(X, y, cv=2, repeats=1, classifiers=QUICK)  # a warning is an error here
+    assert "kernel mean" in [row.name for row in found.rows]
+
+
 def test_bad_requests() -> None:
     X, y, _ = equal_bags(count=20)
     with pytest.raises(ParameterError, match="attention weights"):

@@ -19,8 +19,10 @@ from sklearn.preprocessing import StandardScaler
 from sparsetoken import ParameterError
 from sparsetoken.estimators import (
     AttentionClassifier,
+    ElementwiseAttentionClassifier,
     PooledClassifier,
     TokenWise,
+    VectorisedClassifier,
     digit_bags,
     explain,
     free_response_curve,
@@ -84,6 +86,10 @@ def test_verbose_prints(capsys: pytest.CaptureFixture[str]) -> None:
     X, y, _ = equal_bags(strength=2.0)
     AttentionClassifier(**QUICK, verbose=True, tol=1e-12).fit(X, y)
     assert "refining: 1 problems" in capsys.readouterr().out
+    AttentionClassifier(refine=False, verbose=True).fit(X, y)
+    assert "comparing: " in capsys.readouterr().out
+    AttentionClassifier(refine=False).fit(X, y)
+    assert capsys.readouterr().out == ""
 
 
 def test_candidates_say_what_was_compared() -> None:
@@ -329,6 +335,30 @@ def test_tiny_numbers_are_numbers(model: Any) -> None:
     assert model.fit(X * 1e-165, y).score(X * 1e-165, y) == pytest.approx(
         model.fit(X, y).score(X, y), abs=0.02
     )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        AttentionClassifier(),
+        ElementwiseAttentionClassifier(),
+        PooledClassifier(),
+        PooledClassifier(pooling="mean|max|min"),
+        VectorisedClassifier(),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", ["two values", "chance", "many", "one"])
+def test_numbers_without_digits_are_no_trouble(model: Any, kind: str) -> None:
+    """Subnormal numbers hold next to nothing, and their inverses overflow."""
+    rng, y = np.random.default_rng(0), np.arange(60) % 2
+    X = {
+        "two values": np.full((60, 3, 2), 5e-324) * (1 + y[:, None, None]),
+        "chance": np.where(rng.random((60, 3, 2)) < 0.5, 5e-324, 0.0),
+        "many": 1e-310 * rng.standard_normal((60, 3, 2)),
+        "one": np.where(np.arange(60)[:, None, None] == 9, 5e-324, np.zeros((60, 3, 2))),
+    }[kind]
+    assert np.isfinite(model.fit(X, y).decision_function(X)).all()
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -519,8 +519,8 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
 
 def _shown(what: str, evaluations: int, values: Array) -> None:
-    """Print how a descent goes on."""
-    if evaluations % 10 == 0:
+    """Print how a descent goes on, first after two evaluations: the start and one step."""
+    if evaluations == 2 or evaluations % 10 == 0:
         print(
             f"{what}: {len(values)} problems, {evaluations} evaluations, mean objective "
             f"{np.mean(values):.5f}",

@@ -4,7 +4,7 @@ The simplest family whose held-out loss is within half a standard error of the b
 that refinement has to earn its keep, and the result is not worse than pooling beyond noise.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -129,7 +129,7 @@ def choose(
     folds = some.folds(FOLDS)
     if folds is None:
         return wishes.fallback(), [], scaler
-    held = _HeldOut(some, folds, settings.loss, settings.unit)
+    held = _HeldOut(some, folds, settings.loss, settings.unit, settings.progress_of("comparing"))
     scalers = [scaler] if white is None else [scaler, white]
     validations = [_Validation(some, for_query, held, one, settings) for one in scalers]
     found = _linear_candidates(validations, wishes, wishes.families)
@@ -240,8 +240,14 @@ class _HeldOut:
     """
 
     def __init__(
-        self, labelled: LabelledSequences, folds: Folds, loss: Loss, unit: float = 1.0
+        self,
+        labelled: LabelledSequences,
+        folds: Folds,
+        loss: Loss,
+        unit: float = 1.0,
+        progress: Callable[[int, Array], None] | None = None,
     ) -> None:
+        self.progress = progress
         self.classes, self.weights, self.folds, self.loss = (
             labelled.labels,
             labelled.weights,
@@ -292,7 +298,9 @@ class _HeldOut:
         starts = np.zeros((len(objective.labels), objective.units.shape[1] + 1))
         starts[:, -1] = np.concatenate([np.repeat(self.prior, times) for times in copies])
         tolerance = 0.3 * TOLERANCE * self.unit
-        found = minimise_together(objective, starts, max_steps=100, tolerance=tolerance)
+        found = minimise_together(
+            objective, starts, max_steps=100, tolerance=tolerance, progress=self.progress
+        )
         decisions = objective.decisions(found.points)
         parts = np.split(decisions, np.cumsum(len(self.labels) * np.array(copies))[:-1])
         return [self.losses(part, times) for part, times in zip(parts, copies, strict=True)]
@@ -308,7 +316,7 @@ class _HeldOut:
             variances = np.ones(size)
             variances[: len(path.variances)] = np.maximum(path.variances, LEAST_VARIANCE)
             bends = curvatures[:, None, None] * variances + np.array(path.ridges)[:, None]
-            rows.append(np.sqrt(bends).reshape(-1, size))
+            rows.append(np.sqrt(bends).reshape(len(bends) * len(path.ridges), size))
         return np.concatenate(rows)
 
     def paired(self, one: Candidate, other: Candidate) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.objective import Heads
 from sparsetoken.estimators.pooling import Pooling, segment_sums
 from sparsetoken.estimators.query import spreads, two_step_directions
-from sparsetoken.estimators.scaling import Scaler
+from sparsetoken.estimators.scaling import Scaler, smallest_deviation
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.losses import Loss
 
@@ -52,6 +53,10 @@ class HeadSettings:
     tol: float
     progress: Callable[[str, int, Array], None] | None = None
     unit: float = 1.0
+
+    def progress_of(self, what: str) -> Callable[[int, Array], None] | None:
+        """Return what to call in the minimisations of one part of the fit, if anything."""
+        return None if self.progress is None else partial(self.progress, what)
 
 
 @dataclass(frozen=True)
@@ -159,9 +164,11 @@ def feature_units(features: Array, weights: Array) -> Array:
     # Squares of very small or large numbers would leave the range of numbers.
     largest = np.abs(centred).max(axis=0)
     varies = largest > 1e-12 * np.abs(location)
-    largest = np.where(varies & (largest > 0), largest, 1.0)
+    least = smallest_deviation(features.dtype)
+    largest = np.where(varies & (largest > 0), np.maximum(largest, least), 1.0)
     variance = weights @ (centred / largest) ** 2
-    return np.asarray(np.where(varies & (variance > 0), largest * np.sqrt(variance), 1.0))
+    units = np.maximum(largest * np.sqrt(variance), least)
+    return np.asarray(np.where(varies & (variance > 0), units, 1.0))
 
 
 def head_features(

@@ -164,13 +164,12 @@ class Refinement:
     def _descend(
         self, objective: JointObjective, points: Array, max_steps: int, what: str
     ) -> Descents:
-        progress = self.settings.progress
         return minimise_together(
             objective,
             points,
             max_steps=max_steps,
             tolerance=self.settings.tol * self.settings.unit,
-            progress=None if progress is None else lambda n, values: progress(what, n, values),
+            progress=self.settings.progress_of(what),
         )
 
 

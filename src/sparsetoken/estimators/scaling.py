@@ -20,6 +20,7 @@ __all__ = [
     "are_correlated",
     "first_pass",
     "in_plain_units",
+    "smallest_deviation",
     "token_moments",
     "whitened",
 ]
@@ -85,6 +86,11 @@ class Scaler:
         return np.asarray(scaled if self.whitening is None else scaled @ self.whitening)
 
 
+def smallest_deviation(dtype: Any) -> float:
+    """Return the smallest unit: weights in smaller ones would leave what floats hold."""
+    return 2.0**10 * float(np.finfo(dtype).tiny)
+
+
 def first_pass(
     sequences: Sequences, token_weights: Array, coefficients: Array
 ) -> tuple[Scaler, Array]:
@@ -109,7 +115,8 @@ def first_pass(
     location = offset * unit + origin
     deviation = np.sqrt(np.maximum(sums[-1] / total - offset**2, 0.0))
     # A coordinate that varies by rounding alone is constant.
-    constant = deviation * unit <= 4 * np.finfo(sequences.dtype).eps * np.abs(location)
+    rounding = 4 * np.finfo(sequences.dtype).eps * np.abs(location)
+    constant = deviation * unit <= np.maximum(rounding, smallest_deviation(sequences.dtype))
     deviation = np.where(constant, 1 / unit, deviation)
     centred = sums[1:-1] - coefficients.sum(axis=1)[:, None] * offset
     return Scaler(location, deviation * unit), centred / deviation
@@ -264,5 +271,5 @@ def _origin_and_unit(tokens: Array) -> tuple[Array, Array]:
     far = np.abs(mean) > distances.mean(axis=0, dtype=float)
     origin = np.where(far, mean, 0)
     largest = distances.max(axis=0) + np.abs(mean - origin)
-    extreme = (largest > 1e12) | ((largest < 1e-12) & (largest > 0))
+    extreme = (largest > 1e12) | ((largest < 1e-12) & (largest > smallest_deviation(tokens.dtype)))
     return origin, np.where(extreme, largest, 1)
