@@ -63,6 +63,16 @@ def test_help_fits_a_terminal_of_80_columns(runner: CliRunner, names: tuple[str,
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
 
 
+def test_the_explorer_without_its_extra_says_where_to_get_it(
+    runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    result = runner.invoke(main, ["explore"])
+    assert result.exit_code == 2
+    assert "needs the package plotly" in result.stderr
+    assert "pip install '.[explorer]'" in result.stderr
+
+
 def test_version(runner: CliRunner) -> None:
     assert (
         runner.invoke(main, ["--version"]).output.strip() == f"sparsetoken, version {__version__}"

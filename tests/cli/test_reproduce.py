@@ -87,12 +87,15 @@ def test_what_cannot_be_measured_without_a_package_says_what_to_install(
     result = runner.invoke(main, ["reproduce", "Q6", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0
     assert "not measured" in result.stdout
-    told = "not measured: install torch with pip install 'sparsetoken[bench]'"
+    told = (
+        "not measured: it needs the package torch, which the extra 'bench' brings: in a clone, "
+        "pip install '.[bench]'"
+    )
     assert f"Question Q6 was {told}" in result.stderr
     (entry,) = json.loads((tmp_path / "verdicts.json").read_text())["questions"]
     assert (entry["verdict"], entry["seen"]) == ("not measured", told)
     assert entry["figures"] == []
-    assert "install torch" in (tmp_path / "report.html").read_text()
+    assert "it needs the package torch" in (tmp_path / "report.html").read_text()
 
 
 def test_a_stopped_run_says_how_to_go_on(

@@ -93,6 +93,13 @@ def test_infinite_numbers_are_valid_json() -> None:
     assert found["result"]["margin"] > 0
 
 
+def test_a_curve_along_which_nothing_changes_keeps_its_title() -> None:
+    """The bias step does not matter to balanced labels: the table has one narrow column."""
+    shown = CliRunner().invoke(main, ["align", "--over", "bias_step", "--points", "2"]).stdout
+    assert shown.splitlines()[0].rstrip() == "attention"
+    assert "At every point: alignment 0.97676" in shown
+
+
 def test_align_capacity_and_oracle() -> None:
     task, training = Task(10, 1, 5.0), Training(4.0, 4.0, query_step=20.0)
     values = json.loads(run("align", "--json"))["result"]

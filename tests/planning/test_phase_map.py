@@ -158,7 +158,10 @@ def test_first_crossing_of_each_column() -> None:
         ({"x": "strength"}, "x = 'strength' .* a pair"),
         ({"x": ("strength", [1.0])}, "values of x"),
         ({"x": ("strength", [2.0, 1.0])}, "values of x .* increasing"),
-        ({"x": ("strenght", [1.0, 2.0])}, "over = 'strenght'"),
+        (
+            {"x": ("strenght", [1.0, 2.0])},
+            "x = 'strenght' is not valid: expected one of length, .*, alpha$",
+        ),
         ({"x": ("alpha", [0.0, 2.0])}, "alpha = 0.0"),
         ({"y": ("strength", [1.0, 2.0])}, "another setting than x"),
         ({"classifiers": ()}, "classifiers"),

@@ -46,7 +46,8 @@ def explore(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise Refusal(
-            f"the explorer needs {error.name}: pip install 'sparsetoken[explorer]'"
+            f"the explorer needs the package {error.name}, which the extra 'explorer' brings: in a "
+            "clone, make explore, or pip install '.[explorer]'"
         ) from None
     if export is not None:
         from sparsetoken.explorer.snapshot import write_snapshot

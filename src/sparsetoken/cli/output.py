@@ -150,7 +150,13 @@ def print_curve(title: str, curve: Curve[Any], hidden: Sequence[str] = ()) -> No
     )
     columns = list(zip(head, *body, strict=True))
     varying = [len(set(cells)) > 1 or len(cells) == 1 for _, *cells in columns]
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        min_width=len(title) + 2,  # even if no result varies
+    )
     for name, varies in zip(head, varying, strict=True):
         if varies:
             table.add_column(name.replace(" ", "\n"))

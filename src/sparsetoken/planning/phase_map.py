@@ -237,7 +237,12 @@ def _checked(side: str, axis: Any, task: Task, training: Training) -> tuple[str,
     if values.ndim != 1 or len(values) < 2 or np.any(np.diff(values) <= 0):
         raise ParameterError(f"values of {side}", axis[1], "at least two numbers, increasing")
     for value in values.tolist():
-        _settings(name, value, task, training)
+        try:
+            _settings(name, value, task, training)
+        except ParameterError as error:
+            if error.parameter != "over":
+                raise
+            raise ParameterError(side, name, f"{error.accepted}, {_TOTAL}") from None
     return name, values
 
 

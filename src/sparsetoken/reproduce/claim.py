@@ -169,7 +169,10 @@ class Claim:
         if self.needs is None or find_spec(self.needs[0]) is not None:
             return None
         module, extra = self.needs
-        return f"not measured: install {module} with pip install 'sparsetoken[{extra}]'"
+        return (
+            f"not measured: it needs the package {module}, which the extra {extra!r} brings: in a "
+            f"clone, pip install '.[{extra}]'"
+        )
 
     def figures(self, table: Table) -> dict[str, Drawing]:
         """Draw the figures in the package's style, whatever the caller's is."""
