@@ -16,7 +16,7 @@ from sparsetoken import (
 )
 from sparsetoken.numerics import memory
 from sparsetoken.numerics.threads import thread_pools
-from sparsetoken.simulation import joint
+from sparsetoken.simulation import joint, protocol
 from sparsetoken.simulation import trials as trials_module
 
 TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
@@ -152,6 +152,25 @@ def test_single_precision_is_offered():
         difference = single.mean(field) - double.mean(field)
         error = np.hypot(single.standard_error(field), double.standard_error(field))
         assert abs(difference) <= 3.5 * error  # z-score; the streams differ
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+@pytest.mark.parametrize("sampler", ["reduced", "plain"])
+@pytest.mark.parametrize("classifier", ["attention", "pooled", "vectorised"])
+def test_readouts_are_fitted_to_features_of_the_wanted_precision(
+    classifier, sampler, reuse, monkeypatch
+):
+    fit, seen = protocol._fit, []
+
+    def watched(one, features, *rest):
+        seen.append(features.dtype.name)
+        return fit(one, features, *rest)
+
+    monkeypatch.setattr(protocol, "_fit", watched)
+    setting = {"dimension": 10, "trial": 0, "classifier": classifier, "sampler": sampler}
+    for dtype in ("float32", "float64"):
+        run_trial(TASK, TRAINING.replace(alpha0=2.5, reuse=reuse), dtype=dtype, **setting)
+    assert seen == ["float32", "float64"]
 
 
 def test_summaries_are_means_and_standard_errors():

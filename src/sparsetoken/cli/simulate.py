@@ -57,7 +57,10 @@ ValueAndBar = tuple[Any, float | None]
     help="reduced (few numbers) or plain (whole sequences); both have the same law.",
 )
 @click.option(
-    "--dtype", default="float64", show_default=True, help="float64 or float32, for large d."
+    "--dtype",
+    default="float64",
+    show_default=True,
+    help="Of the features: float64, or float32 for large d, which are other draws.",
 )
 @click.option("--fresh-test", type=int, default=0, help="Also test on this many fresh samples.")
 @json_option

@@ -286,17 +286,20 @@ def _predictions(batch: Batch, values: Iterator[float]) -> list[Point]:
         ask = partial(predict, classifier=name, query=source.query, tolerance=batch.tolerance)
         trainings = (share_out(source.training, name, value) for value in values)
         return _points(batch, [ask(source.task, training) for training in trainings])
-    found = curve(
-        source.task,
-        source.training,
-        over=source.over,
-        values=values,
-        classifier=source.classifier,
-        query=source.query,
-        tolerance=batch.tolerance,
-        **dict(source.options),
-    )
-    return _points(batch, found)
+    asked = {**_asked(batch, values), **dict(source.options)}
+    return _points(batch, curve(source.task, source.training, **asked))
+
+
+def _asked(batch: Batch, values: Iterator[float]) -> dict[str, Any]:
+    """Return what every curve of a classifier is asked for."""
+    source = batch.source
+    return {
+        "over": source.over,
+        "values": values,
+        "classifier": source.classifier,
+        "query": source.query,
+        "tolerance": batch.tolerance,
+    }
 
 
 def _floors(batch: Batch, values: Iterator[float]) -> list[Point]:
@@ -330,16 +333,8 @@ def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
     learnt = source.query is None and classifier_law(source.classifier).takes_query
     varied = source.over in source.training.to_dict()
-    found = capacity_curve(
-        source.task,
-        source.training if learnt or varied else None,
-        over=source.over,
-        values=values,
-        classifier=source.classifier,
-        query=source.query,
-        tolerance=batch.tolerance,
-    )
-    return _points(batch, found)
+    training = source.training if learnt or varied else None
+    return _points(batch, capacity_curve(source.task, training, **_asked(batch, values)))
 
 
 def _queries(batch: Batch, values: Iterator[float]) -> list[Point]:
