@@ -1,5 +1,7 @@
 """Phase maps: every cell is a prediction, and the lines lie where errors cross."""
 
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 from sparsetoken import ParameterError, Task, Training, capacity, phase_map, predict
+from sparsetoken.planning.parallel import finished
 from sparsetoken.planning.phase_map import _first_crossings
 
 TASK = Task(10, 1, 4.0)
@@ -126,6 +129,12 @@ def test_a_second_map_does_not_drop_the_rows_of_the_first(tmp_path: Path) -> Non
     other = draw(lambda *counts: again.append(counts), checkpoint=link)  # the lock has ended
     assert again == []
     np.testing.assert_array_equal(one.errors["pooled"], other.errors["pooled"])
+
+
+def test_work_that_nobody_waits_for_ends_without_a_warning() -> None:
+    results = finished([partial(time.sleep, 0.05)] * 20, workers=2)
+    assert next(results)[1] is None
+    results.close()  # a warning is an error here
 
 
 def test_lines_lie_where_errors_cross() -> None:

@@ -1,5 +1,6 @@
 """Independent calls, one after another or in worker processes."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -22,7 +23,16 @@ def finished(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[tuple[i
         pool = Parallel(n_jobs=min(workers, len(calls)), return_as="generator_unordered")
         modules = imported_extensions()
         jobs = (delayed(_in_worker)(modules, index, call) for index, call in enumerate(calls))
-        yield from pool(jobs)
+        results = pool(jobs)
+        try:
+            for result in results:  # noqa: UP028
+                yield result
+        finally:
+            with warnings.catch_warnings():  # whoever stops listening knows that work is left
+                warnings.filterwarnings(
+                    "ignore", message=".*tasks which were still being processed"
+                )
+                results.close()
 
 
 def _in_worker(modules: Sequence[str], index: int, call: Callable[[], T]) -> tuple[int, T]:
