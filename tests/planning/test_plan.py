@@ -392,6 +392,14 @@ def test_text_study_and_figure(tmp_path: Path) -> None:
     axes = found.plot()
     labels = {text.get_text() for text in axes.get_legend().get_texts()}
     assert {"attention", "plan", "target 0.05", "Bayes floor"} <= labels
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    for name in ("pooled", "vectorised"):
+        # Each at its own best ridge, not at attention's.
+        for samples, error in list(zip(*lines[f"{name} linear"].get_data(), strict=True))[::6]:
+            alpha = samples / found.dimension
+            for ridge in (0.003, 0.03, 0.3):
+                training = Training(alpha, alpha, ridge=ridge)
+                assert error < predict(TASK, training, classifier=name).test_error + 1e-3
     flat = found.to_dict()
     assert flat["samples"] == found.samples
     assert flat["assured_samples"] == found.assurance.assured_samples  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from sparsetoken import (
     strength_curve,
 )
 from sparsetoken.numerics.solution import Solution, Status
-from sparsetoken.theory.oracle import _judge, _Measured, _StrengthSearch
+from sparsetoken.theory.oracle import _FIT, _JUDGE, _judge, _Measured, _StrengthSearch
 from sparsetoken.theory.scores import TokenSample, likelihood_ratio_scores
 from sparsetoken.theory.token_sums import NONLINEARITIES
 
@@ -240,6 +240,22 @@ def test_rare_errors_to_a_few_percent(task: Task) -> None:
         assert found.solution.status is Status.CONVERGED
     assert floor.error < min(task.positive_rate, 1 - task.positive_rate)
     assert attention.error > floor.error - attention.uncertainty - floor.uncertainty
+
+
+def test_attention_is_fitted_to_other_points_than_those_that_judge_it() -> None:
+    """Both sets of points have errors of their own; the fit's would look too good."""
+    rule = _judge(Task(100, 1, 3.0), "attention", "sigmoid", None)
+    sharpness = rule.at_best(3.0, rare=False).sharpness
+    assert {stream for _, stream, _ in rule._known} == {_FIT}
+    found = rule.judged(3.0, sharpness, rare=False, tolerance=1.0)
+    (size,) = {size for size, stream, _ in rule._known if stream == _JUDGE}
+    judging = rule._errors(3.0, sharpness, size, _JUDGE, False)
+    fitted = rule._errors(3.0, sharpness, rule.size, _FIT, False)
+    assert found.threshold == fitted.least()[1]
+    assert found.error == pytest.approx(judging.error(found.threshold), rel=1e-12)
+    assert judging.least()[0] < found.error
+    # What a threshold that knows the points would gain is in the bar.
+    assert found.uncertainty > found.error - judging.least()[0]
 
 
 def test_an_error_below_rounding_is_bounded() -> None:

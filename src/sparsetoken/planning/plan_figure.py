@@ -1,10 +1,19 @@
 """The picture of a plan: outcome against samples for all classifiers, the plan marked."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsetoken.planning.best_training import METRICS, TOLERANCE, enlarged
+from sparsetoken.arrays import Array
+from sparsetoken.planning.best_training import (
+    METRICS,
+    TOLERANCE,
+    TrainingSearch,
+    enlarged,
+    loss_of,
+)
+from sparsetoken.planning.plan_search import LINEAR
 from sparsetoken.plotting import (
     COLOURS,
     LOOKS,
@@ -26,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["draw_plan"]
 
 _MULTIPLES = np.geomspace(0.25, 4.0, 13)
+# Predictions for a number of samples: far more than a search of one ridge takes.
+_MOST_LINEAR = 100
 
 
 @styled
@@ -40,15 +51,13 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
         figure.suptitle(describe(settings), fontsize=7)
     samples = found.samples * _MULTIPLES
     field, _ = METRICS[found.metric]
-    for name in ("attention", "pooled", "vectorised"):
-        values = []
-        for multiple, total in zip(_MULTIPLES, samples, strict=True):
-            varied = enlarged(training, multiple)
-            if name != "attention":  # they need no query: all samples are the readout's
-                varied = varied.replace(reuse=False, alpha1=total / found.dimension)
-            prediction = predict(task, varied, classifier=name, tolerance=TOLERANCE)
-            values.append(getattr(prediction, field))
-        draw_theory(axes, samples, values, look_of(name))
+    outcomes = [
+        predict(task, enlarged(training, multiple), tolerance=TOLERANCE) for multiple in _MULTIPLES
+    ]
+    values = [getattr(one, field) for one in outcomes]
+    draw_theory(axes, samples, values, look_of("attention"))
+    for name in LINEAR:
+        draw_theory(axes, samples, _best_linear(found, name, samples), look_of(name))
     known = all(one.unknown is None for one in found.alternatives)
     if found.metric == "error" and known:
         floors = floor_curve(task, values=samples / found.dimension, tolerance=1e-2)
@@ -62,6 +71,18 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     tidy_log_ticks(axes)
     axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     return axes
+
+
+def _best_linear(found: "Plan", name: str, samples: Array) -> list[float]:
+    """Return what a classifier without a query reaches with each number of samples, at its best ridge."""
+    search = TrainingSearch(found.task, name, found.metric, most=_MOST_LINEAR * len(samples))
+    candidate, values = search.start(1.0), []
+    for total in samples:
+        best = search.best(replace(candidate, alpha=float(total) / found.dimension))
+        assert best is not None
+        candidate = best.candidate
+        values.append(loss_of(found.metric, best.loss))
+    return values
 
 
 def _mark(axes: Any, found: "Plan") -> None:
