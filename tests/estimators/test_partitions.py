@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from bags import equal_bags, make_bags
 
-from sparsetoken import ParameterError
+from sparsetoken import ParameterError, fit_readout
 from sparsetoken.estimators import AttentionClassifier, PooledClassifier
 from sparsetoken.estimators.partitions import DelayedPart, FilePart, _client, read_partitions
 
@@ -98,6 +98,22 @@ def test_a_cluster_gives_the_same_to_the_last_bit(client: Any) -> None:
     whole = model.fit(X, y).decision_function(X)
     np.testing.assert_allclose(on_two, whole, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(model.decision_function(chunked), whole, rtol=1e-9)
+
+
+def test_a_poor_basin_is_left_where_starts_are_tried_on_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(300) % 2)
+    X = rng.standard_normal((300, 20, 6))
+    X[y == 1, :, 0] += 0.5  # all tokens are moved, and a start as sharp as this sees one alone
+    monkeypatch.setattr("sparsetoken.estimators.refinement.LARGE_BYTES", X.nbytes // 3)
+    model = AttentionClassifier(refine=True, tied=True, sharpness=50.0, ridge=0.01)
+    model.fit(files(tmp_path, X), y)
+    means = ((X - model.mean_) / model.scale_).mean(axis=1)
+    pooled = fit_readout(means, 2.0 * y - 1, loss="logistic", ridge=0.01)
+    # From its own start alone it ends 0.15 above.
+    assert model.model_.problems[0].objective <= pooled.objective + 2e-5
 
 
 @pytest.mark.slow

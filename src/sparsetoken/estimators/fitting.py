@@ -43,25 +43,12 @@ def fit_heads(
     problems = Problems.of(labelled, scaler)
     if recipe.family in SUMMARIES:
         queries = np.zeros((len(problems), 1, labelled.sequences.dimension))
-        return _padded(_read_out(problems, queries, recipe, settings), settings.heads)
+        fitted = _read_out(problems, queries, recipe, settings)
+        return [replace(one, heads=one.heads.padded(settings.heads)) for one in fitted]
     directions = head_directions(for_query, scaler, settings, firsts)
     if recipe.family == "two-step":
         return _two_step(problems, for_query, directions, recipe, settings)
     return refined_heads(problems, for_query, directions, recipe, settings)
-
-
-def _padded(fitted: list[FittedHeads], count: int) -> list[FittedHeads]:
-    """Return the fits with silent heads added: mean pooling has one that speaks."""
-
-    def padded(heads: Heads) -> Heads:
-        missing = np.zeros((count - len(heads.queries), heads.queries.shape[1]))
-        return replace(
-            heads,
-            queries=np.vstack([heads.queries, missing]),
-            weights=np.vstack([heads.weights, missing]),
-        )
-
-    return [replace(one, heads=padded(one.heads)) for one in fitted]
 
 
 def _read_out(

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 
-__all__ = ["Descents", "minimise_together"]
+__all__ = ["Descents", "Objectives", "minimise_together"]
 
 MEMORY = 10
 # A step is accepted if it lowers the value by this share of what the slope promises.

@@ -1,7 +1,7 @@
 """The joint objective of queries, readout and bias for many binary problems at once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,6 +58,15 @@ class Heads:
         if scaler.whitening is not None:  # which extremes are not read through
             extremes = np.linalg.solve(scaler.whitening, extremes)
         return np.asarray(self.weights.sum(axis=0) + extremes)[None]
+
+    def padded(self, count: int) -> "Heads":
+        """Return so many heads: these, and silent ones behind them."""
+        silent = np.zeros((count - len(self.queries), self.queries.shape[1]))
+        return replace(
+            self,
+            queries=np.vstack([self.queries, silent]),
+            weights=np.vstack([self.weights, silent]),
+        )
 
     def decisions(self, sequences: Sequences, scaler: Scaler, pooling: Pooling) -> Array:
         """Return the decisions of all samples, of shape (n,)."""

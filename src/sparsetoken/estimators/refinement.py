@@ -5,6 +5,7 @@ share every pass over the data.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from sparsetoken.estimators.heads import (
     prior_bias,
 )
 from sparsetoken.estimators.labelled import LabelledSequences
-from sparsetoken.estimators.lbfgs import Descents, minimise_together
-from sparsetoken.estimators.objective import Heads, JointObjective
+from sparsetoken.estimators.lbfgs import Descents, Objectives, minimise_together
+from sparsetoken.estimators.objective import Heads, JointObjective, LinearObjective
 from sparsetoken.estimators.query import spreads
 from sparsetoken.estimators.sequences import Sequences
 
@@ -31,6 +32,8 @@ __all__ = ["Refinement", "centres_of_groups", "heads_of_kinds", "refined_heads"]
 STARTING_SHARPNESS = (1.0, 4.0)
 # Steps that decide between starts.
 TRIAL_STEPS = 10
+# Most steps of the readout without a query that a fit is compared with.
+POOLED_STEPS = 100
 # Iterations that put attended features into groups, one for each head.
 GROUPING_STEPS = 20
 # Above this size the starts are tried on a part of the samples; refinement ends on all of them.
@@ -146,7 +149,7 @@ class Refinement:
             times, np.full(times * len(starts), ridge), tied=tied, offsets=offsets
         )
         points = objective.pack([one for some in starts for one in some])
-        tried = self._descend(objective, points, TRIAL_STEPS, "trying starts")
+        tried = self.minimised(objective, points, TRIAL_STEPS, "trying starts")
         best = tried.values.reshape(-1, times).argmin(axis=1) + times * np.arange(len(starts))
         return objective.unpack(tried.points[best], best), int(tried.steps.max())
 
@@ -159,11 +162,31 @@ class Refinement:
             times, np.tile(ridges, len(heads)), tied=tied, heads=len(heads[0].queries)
         )
         points = objective.pack([one for one in heads for _ in ridges])
-        return objective, self._descend(objective, points, max_steps, "refining")
+        return objective, self.minimised(objective, points, max_steps, "refining")
 
-    def _descend(
-        self, objective: JointObjective, points: Array, max_steps: int, what: str
+    def best_readouts(self, ridge: float) -> list[Heads]:
+        """Return each problem's best head without a query: for the softmax, mean pooling."""
+        problems, settings = self.problems, self.settings
+        silent = np.zeros((1, problems.sequences.dimension))
+        features = head_features(problems.sequences, silent, problems.scaler, settings.pooling)
+        objective = LinearObjective(
+            [features],
+            np.array([len(problems)]),
+            problems.labels,
+            problems.weights,
+            settings.loss,
+            np.full(len(problems), ridge),
+            np.ones((len(problems), features.shape[1])),
+        )
+        starts = np.zeros((len(problems), features.shape[1] + 1))
+        starts[:, -1] = prior_bias(problems.labels, problems.weights, settings.loss)
+        found = self.minimised(objective, starts, POOLED_STEPS, "pooling")
+        return [Heads(silent, point[None, :-1], float(point[-1])) for point in found.points]
+
+    def minimised(
+        self, objective: Objectives, points: Array, max_steps: int, what: str
     ) -> Descents:
+        """Descend from rows of points, to the tolerance of the settings."""
         return minimise_together(
             objective,
             points,
@@ -187,38 +210,75 @@ def refined_heads(
     """
     tied = recipe.family == "tied"
     search = Refinement(problems, settings, recipe.sharpness)
-    smaller = _smaller(search)
-    ridges = np.array([recipe.ridge])
-
-    def settled(heads: list[Heads]) -> tuple[list[Heads], Descents, int]:
-        steps = 0
-        for stage in [search] if smaller is search else [smaller, search]:
-            objective, found = stage.descend(heads, ridges, tied=tied, max_steps=settings.max_iter)
-            heads = objective.unpack(found.points)
-            steps += int(found.steps.max())
-        return heads, found, steps
-
-    heads, steps = smaller.best_start(directions, recipe.ridge, tied=tied)
-    heads, found, more = settled(heads)
-    steps += more
-    starts = [heads_of_kinds(one, search, row) for row, one in enumerate(heads)]
-    for _ in range(1, settings.heads):
-        heads, tried = _with_one_more(search, for_query, heads, recipe, tied=tied)
-        heads, found, more = settled(heads)
-        steps += tried + more
-    fitted = _as_fitted(heads, found, steps)
+    descent = _Descent(search, _smaller(search), recipe.ridge, tied)
+    starts, steps = descent.smaller.best_start(directions, recipe.ridge, tied=tied)
+    fitted = descent.settled(starts, steps)
     if settings.heads == 1:
         return fitted
-    heads, found, more = settled(starts)
-    together = _as_fitted(heads, found, steps + more)
+    kinds = [heads_of_kinds(one.heads, search, row) for row, one in enumerate(fitted)]
+    for _ in range(1, settings.heads):
+        heads = [one.heads for one in fitted]
+        starts, steps = _with_one_more(search, for_query, heads, recipe, tied=tied)
+        fitted = descent.settled(starts, steps + fitted[0].iterations)
+    together = descent.settled(kinds, fitted[0].iterations)
     return [min(pair, key=lambda one: one.objective) for pair in zip(fitted, together, strict=True)]
 
 
-def _as_fitted(heads: list[Heads], found: Descents, steps: int) -> list[FittedHeads]:
-    return [
-        FittedHeads(one, float(value), steps, bool(done))
-        for one, value, done in zip(heads, found.values, found.converged, strict=True)
-    ]
+@dataclass(frozen=True)
+class _Descent:
+    """How a fit comes to its end: on a part of the samples first, and not above mean pooling.
+
+    Attributes
+    ----------
+    search, smaller : Refinement
+        On all samples, and on the part where starts are tried: the same if there are not many.
+    """
+
+    search: Refinement
+    smaller: Refinement
+    ridge: float
+    tied: bool
+
+    def settled(self, heads: list[Heads], steps: int) -> list[FittedHeads]:
+        """Refine until converged, after so many steps; anew without a query where that is better.
+
+        Mean pooling is the model at q = 0. A fit that ends above its objective has fallen into a
+        poor basin, or stopped too early. From there no step goes up, so the second end is not above.
+        """
+        for stage in [self.search] if self.smaller is self.search else [self.smaller, self.search]:
+            fitted = self._refined(stage, heads, steps)
+            heads, steps = [one.heads for one in fitted], fitted[0].iterations
+        starts, values = self.without_queries
+        slack = self.search.settings.tol * self.search.settings.unit * np.maximum(values, 1.0)
+        above = np.array([one.objective for one in fitted]) > values + slack
+        if not above.any():
+            return fitted
+        starts = [one.padded(len(heads[0].queries)) for one in starts]
+        again = self._refined(self.search, starts, steps)
+        return [pair[int(poor)] for *pair, poor in zip(fitted, again, above, strict=True)]
+
+    def _refined(self, stage: Refinement, heads: list[Heads], steps: int) -> list[FittedHeads]:
+        objective, found = stage.descend(
+            heads, np.array([self.ridge]), tied=self.tied, max_steps=stage.settings.max_iter
+        )
+        ends = zip(objective.unpack(found.points), found.values, found.converged, strict=True)
+        steps += int(found.steps.max())
+        return [FittedHeads(one, float(value), steps, bool(done)) for one, value, done in ends]
+
+    @cached_property
+    def without_queries(self) -> tuple[list[Heads], Array]:
+        """Each problem's best head with q = 0, and its objective on all samples."""
+        heads = self.smaller.best_readouts(self.ridge)
+        objective = self.search.objective(1, np.full(len(heads), self.ridge), tied=self.tied)
+        d = self.search.problems.sequences.dimension
+
+        def readout_alone(points: Array, rows: Array) -> tuple[Array, Array]:
+            values, gradients = objective(points, rows)
+            gradients[:, d:-1] = 0
+            return values, gradients
+
+        found = self.search.minimised(readout_alone, objective.pack(heads), POOLED_STEPS, "pooling")
+        return objective.unpack(found.points), found.values
 
 
 def heads_of_kinds(first: Heads, search: Refinement, row: int) -> Heads:
