@@ -4,6 +4,7 @@ Called by `make package`. Each distribution is installed into an environment of 
 any extra, and asked for a prediction, a fit and its help.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,7 @@ def check(distribution: Path) -> None:
 
 def main() -> None:
     """Build both distributions and check them."""
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     for old in DIST.glob("sparsetoken-*"):
         old.unlink()
     build = [sys.executable, "-m", "hatchling", "build"]

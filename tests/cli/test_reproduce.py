@@ -20,11 +20,20 @@ def runner() -> CliRunner:
     return CliRunner(env={"COLUMNS": "200"})
 
 
-def test_the_list_names_every_claim_with_its_criterion(runner: CliRunner) -> None:
+def test_the_list_has_a_line_for_every_claim_and_question(runner: CliRunner) -> None:
     result = runner.invoke(main, ["reproduce", "--list"])
     assert result.exit_code == 0
+    listed = [*registry.claims(), *registry.claims("question")]
+    lines = result.output.splitlines()
+    assert lines[:-1] == [f"{claim.short:>3}  {claim.title}" for claim in listed]
+    assert "reproduce NUMBER --list" in lines[-1]
+
+
+def test_the_list_of_numbers_has_what_each_says_and_its_criterion(runner: CliRunner) -> None:
+    result = runner.invoke(main, ["reproduce", "4", "q3", "--list"])
+    assert result.exit_code == 0
     words = " ".join(result.output.replace("│", " ").split())
-    for claim in registry.claims():
+    for claim in (*registry.select_claims([4]), *registry.select_claims([3], "question")):
         assert claim.statement.split(".")[0][:30] in words
         assert claim.criterion[:30] in words
 

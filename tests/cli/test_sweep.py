@@ -69,6 +69,19 @@ def test_trials_and_theory_agree_on_names_and_roughly_on_numbers(study: Path) ->
             assert abs(row["test_error"] - theory[row["cell"]]) < 0.2
 
 
+def test_another_number_of_trials_counts_before_the_next_run(study: Path, tmp_path: Path) -> None:
+    store, file = ("--store", study.with_suffix(".sqlite")), tmp_path / "trials.csv"
+    for trials, status in (
+        (1, "cells 8/8, theory of 8, trials 8/8"),
+        (3, "cells 0/8, theory of 8, trials 16/24"),
+    ):
+        other = tmp_path / "other.toml"
+        other.write_text(STUDY.replace("trials = 2", f"trials = {trials}"))
+        assert sweep("status", other, *store).output == f"{status}\n"
+        assert sweep("export", other, file, *store, "--force").exit_code == 0
+        assert len(file.read_text().splitlines()) == 1 + 8 * min(trials, 2)
+
+
 def test_status_for_people_and_machines(study: Path) -> None:
     assert sweep("status", study).output == "cells 8/8, theory of 8, trials 16/16\n"
     facts = json.loads(sweep("status", study, "--json").output)

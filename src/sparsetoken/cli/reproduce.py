@@ -33,7 +33,12 @@ COLOURS = {
 @click.argument("numbers", nargs=-1)
 @click.option("--quick", is_flag=True, help="Smaller dimensions and fewer trials: a few minutes.")
 @click.option("--questions", is_flag=True, help="Only the questions that the paper leaves open.")
-@click.option("--list", "only_list", is_flag=True, help="Show the claims and do nothing.")
+@click.option(
+    "--list",
+    "only_list",
+    is_flag=True,
+    help="Only show the claims and questions; with NUMBERS what each says and what would show it.",
+)
 @import_option
 @click.option(
     "--output",
@@ -73,7 +78,7 @@ def reproduce(
     console = Console(stderr=as_json)
     chosen = _choose(numbers, questions)
     if only_list:
-        _show_list(chosen, as_json, console)
+        _show_list(chosen, as_json, bool(numbers), console)
         return
     from sparsetoken.reproduce.report import write_results
 
@@ -205,7 +210,9 @@ def _examine_all(
     return findings
 
 
-def _show_list(chosen: "Sequence[Claim]", as_json: bool, console: "Console") -> None:
+def _show_list(
+    chosen: "Sequence[Claim]", as_json: bool, in_detail: bool, console: "Console"
+) -> None:
     from rich.table import Table
 
     if as_json:
@@ -213,7 +220,12 @@ def _show_list(chosen: "Sequence[Claim]", as_json: bool, console: "Console") -> 
         entries = [{name: getattr(claim, name) for name in names} for claim in chosen]
         click.echo(json.dumps(entries, indent=2, ensure_ascii=False))
         return
-    table = Table("", "claim", "criterion", title="Claims", show_lines=True)
+    if not in_detail:
+        for claim in chosen:
+            console.print(f"{claim.short:>3}  {claim.title}", soft_wrap=True, markup=False)
+        click.echo("What one says, and what would show it: sparsetoken reproduce NUMBER --list")
+        return
+    table = Table("", "claim", "criterion", show_lines=True)
     for claim in chosen:
         table.add_row(claim.short, claim.statement, claim.criterion)
     console.print(table)

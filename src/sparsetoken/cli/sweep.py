@@ -81,12 +81,13 @@ def _store_path(study: Path, store: Path | None) -> Path:
 
 @contextmanager
 def _open_store(study: Path, store: Path | None, *, check: bool) -> "Iterator[Store]":
-    """Open the store of a study for reading, if it is the store of this study."""
+    """Open the store of a study for reading, as far as the study asks for its trials now."""
     from sparsetoken.sweeps import Store, read_study
     from sparsetoken.sweeps.run import study_fingerprint
 
-    wanted = study_fingerprint(read_study(study))
-    with Store(_store_path(study, store), wanted, check=check) as opened:
+    grid = read_study(study)
+    path, wanted = _store_path(study, store), study_fingerprint(grid)
+    with Store(path, wanted, trials=grid.trials, check=check) as opened:
         yield opened
 
 

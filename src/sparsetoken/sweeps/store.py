@@ -89,6 +89,9 @@ class Store:
         The file.
     fingerprint : str, optional
         The fingerprint of the study that the store must belong to.
+    trials : int, optional
+        Trials of each cell that are wanted; by default as many as were asked for last. Those
+        beyond are kept, but not shown.
     check : bool
         Whether to look for damage in the whole file, which takes a few seconds for 10⁶ trials.
 
@@ -111,9 +114,15 @@ class Store:
     """
 
     def __init__(
-        self, path: str | Path, fingerprint: str | None = None, *, check: bool = False
+        self,
+        path: str | Path,
+        fingerprint: str | None = None,
+        *,
+        trials: int | None = None,
+        check: bool = False,
     ) -> None:
         self.path = Path(path)
+        self._trials = trials
         self._place = Path(
             os.path.realpath(path)
         )  # SQLite's own files are beside what a link names
@@ -132,11 +141,12 @@ class Store:
         connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, timeout=30)
         try:
             connection.execute("SELECT count(*) FROM study")
-        except (sqlite3.OperationalError, UnicodeDecodeError):
+        except BaseException as error:
+            connection.close()
             # Where files beside the store cannot be made, such as on read-only media, a store
             # without a write-ahead log can still be read as a file that nobody changes.
-            connection.close()
-            if self._place.with_name(self._place.name + "-wal").exists():
+            unlogged = not self._place.with_name(self._place.name + "-wal").exists()
+            if not (isinstance(error, sqlite3.OperationalError | UnicodeDecodeError) and unlogged):
                 raise
             connection = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
         return connection
@@ -192,8 +202,8 @@ class Store:
 
     @property
     def trials_wanted(self) -> int:
-        """Trials of each cell that were asked for last; those beyond are kept, but not shown."""
-        return int(self.study["trials"])
+        """Trials of each cell that are shown: those asked for here, or else in the last run."""
+        return int(self.study["trials"]) if self._trials is None else self._trials
 
     def counts(self) -> StudyCounts:
         """Count cells and trials, without reading the results."""

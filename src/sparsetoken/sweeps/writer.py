@@ -132,8 +132,12 @@ class StoreWriter(Store):
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=30
         )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def close(self) -> None:
