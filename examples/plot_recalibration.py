@@ -37,7 +37,7 @@ model = AttentionClassifier(refine=True, tied=True, ridge=0.02).fit(
 lengths = (10, 30, 100, 300)
 errors: dict[str, list[float]] = {}
 for length in lengths:
-    _, bags = digit_bags(length=length, train=2, test=400)
+    _, bags = digit_bags(length=length, train=2, test=400, halves_of=10)
     (X_few, X), (y_few, y) = (
         np.split(part, [100]) for part in (features.transform(bags.X), bags.y)
     )

@@ -16,7 +16,8 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sparsetoken import ParameterError
+from sparsetoken import ParameterError, get_loss
+from sparsetoken.arrays import Array
 from sparsetoken.estimators import (
     AttentionClassifier,
     ElementwiseAttentionClassifier,
@@ -28,6 +29,7 @@ from sparsetoken.estimators import (
     free_response_curve,
     plot_attention,
 )
+from sparsetoken.estimators.recalibration import _cut, recalibrated
 from sparsetoken.estimators.token_evidence import Background
 
 QUICK: dict[str, Any] = {"refine": True, "tied": True, "sharpness": 2.0, "ridge": 0.01}
@@ -240,8 +242,55 @@ def test_recalibration_repairs_another_length(known: str) -> None:
     assert model.score(Xt, yt) == before, "the model itself stays as it is"
 
 
+def test_the_cut_makes_the_fewest_errors() -> None:
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 3, 10, 40):
+        for _ in range(20):
+            values = rng.integers(8, size=count) / 2.0  # with many that are equal
+            labels = np.where(rng.uniform(size=count) < 0.5, 1.0, -1.0)
+            tried = np.arange(-0.25, 4, 0.5)
+            errors = [np.sum((values > one) != (labels > 0)) for one in tried]
+            fewest, bias = _cut(values, labels)
+            assert fewest == np.sum((values + bias > 0) != (labels > 0)) == min(errors)
+            assert -bias not in values
+
+
+def test_a_long_tail_moves_the_bias_of_least_loss_and_not_that_of_fewest_errors() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.where(np.arange(400) % 2 == 0, 1.0, -1.0)
+    # Three in ten of the bags without signal have a token far out; the others are told apart.
+    tails = 8 * rng.exponential(size=400) * (rng.uniform(size=400) < 0.3) * (labels < 0)
+    noise = 0.03 * rng.standard_normal(400)
+
+    def decisions(factor: float) -> Array:
+        return 0.1 * labels * min(factor, 8 / factor) + noise + tails
+
+    found = []
+    for fewest in (True, False):
+        factor, bias = recalibrated(decisions, labels, get_loss("logistic"), fewest_errors=fewest)
+        assert factor == pytest.approx(8**0.5)
+        found.append(np.mean((decisions(factor) + bias > 0) != (labels > 0)))
+    assert found[0] < 0.2  # the bags with a tail, and nothing else
+    assert found[1] > 0.4
+
+
+def test_of_several_classes_recalibration_has_the_least_loss() -> None:
+    X, y, _ = equal_bags(count=150)
+    y = y + 2 * (np.arange(150) % 3 == 0)
+    model = AttentionClassifier(refine=False, sharpness=2.0, ridge=0.01).fit(X, y)
+    errors, loss = (model.recalibrate(X, y, aim=aim) for aim in ("errors", "loss"))
+    np.testing.assert_array_equal(errors.intercept_, loss.intercept_)
+    pair = model.fit(X, y % 2)
+    errors, loss = (pair.recalibrate(X, y % 2, aim=aim) for aim in ("errors", "loss"))
+    assert errors.intercept_[0] != loss.intercept_[0]
+    # With the bias of least loss probabilities have the rate of the class as their mean.
+    assert loss.predict_proba(X)[:, 1].mean() == pytest.approx(np.mean(y % 2), abs=1e-3)
+
+
 def test_recalibration_refuses_nonsense(fitted: Any) -> None:
     model, X, y, _ = fitted
+    with pytest.raises(ParameterError, match="aim"):
+        model.recalibrate(X, y, aim="speed")
     with pytest.raises(ParameterError, match="either y or rate"):
         model.recalibrate(X)
     with pytest.raises(ParameterError, match="a class of fit"):

@@ -346,7 +346,9 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             factors = np.divide(wanted, trained, out=np.ones_like(trained), where=trained > 0)
         return self._moved(factors, self.intercept_)
 
-    def recalibrate(self, X: Any, y: Any = None, *, rate: Any = None, mask: Any = None) -> Self:
+    def recalibrate(
+        self, X: Any, y: Any = None, *, rate: Any = None, aim: str = "errors", mask: Any = None
+    ) -> Self:
         """Return a copy with sharpness and bias for sequences of another length.
 
         Trained on short sequences, attention is too blunt for long ones. Two numbers a problem
@@ -357,12 +359,16 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         X, mask : as in `fit`
             Sequences such as the classifier is to be used on.
         y : array of shape (n,), optional
-            Their classes, if some are known: of least loss.
+            Their classes, if they are known.
+        aim : "errors" or "loss", default "errors"
+            With `y`: the fewest errors of two classes, or the least loss, for probabilities; of
+            several classes, whose decisions are compared, always the least loss.
         rate : float, or array of shape (classes,), optional
             Without `y`: the share of positives (of each class) among them.
         """
         if (y is None) == (rate is None):
             raise ParameterError("rate", rate, "either y or rate, and not both")
+        choice("aim", aim, ("errors", "loss"))
         sequences = self._fitted_sequences(X, mask)
         loss, model = self._loss_object, self.model_
         if y is not None:
@@ -388,8 +394,10 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
             if y is not None:
                 labels = np.where(known == target, 1.0, -1.0)
-                weights = np.full(len(labels), 1 / len(labels))
-                factors[row], biases[row] = recalibrated(decisions, labels, weights, loss)
+                fewest = aim == "errors" and len(targets) == 1
+                factors[row], biases[row] = recalibrated(
+                    decisions, labels, loss, fewest_errors=fewest
+                )
             else:
                 share = real("rate", float(rates[row]), low=0, high=1, inclusive=False)
                 factors[row], biases[row] = recalibrated_to_rate(decisions, share)

@@ -46,6 +46,7 @@ def digit_bags(
     digit: int | Sequence[int] = 9,
     positive_rate: float = 0.5,
     seed: int = 0,
+    halves_of: int | None = None,
 ) -> tuple[DigitBags, DigitBags]:
     """Draw training and test bags of scikit-learn's digits.
 
@@ -63,6 +64,9 @@ def digit_bags(
     positive_rate : float, default 0.5
         Share of positive bags, at least one in either set.
     seed : int
+    halves_of : int, optional
+        Divide the images as for bags of this length; by default every length has halves of its own.
+        For a classifier that is trained on one length and tested on another.
 
     Returns
     -------
@@ -78,10 +82,13 @@ def digit_bags(
     length = integer("length", length, low=1)
     counts = integer("train", train, low=2), integer("test", test, low=2)
     rate = real("positive_rate", positive_rate, low=0, high=1)
+    if halves_of is not None:
+        halves_of = integer("halves_of", halves_of, low=1)
     rng = np.random.default_rng([seed, length])
     images, digits = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
-    halves = np.array_split(rng.permutation(len(images)), [len(images) // 2])
+    order = rng if halves_of is None else np.random.default_rng([seed, halves_of])
+    halves = np.array_split(order.permutation(len(images)), [len(images) // 2])
     first, second = (
         _draw(images[half], np.isin(digits[half], digit), count, length, rate, rng)
         for half, count in zip(halves, counts, strict=True)

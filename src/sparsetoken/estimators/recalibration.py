@@ -20,28 +20,53 @@ FACTORS = tuple(float(factor) for factor in 2.0 ** np.arange(-2, 6.5, 0.5))
 
 
 def recalibrated(
-    decisions: Callable[[float], Array], labels: Array, weights: Array, loss: Loss
+    decisions: Callable[[float], Array], labels: Array, loss: Loss, *, fewest_errors: bool
 ) -> tuple[float, float]:
-    """Return the factor on the queries, and the bias, of least mean loss.
+    """Return the factor on the queries, and the bias, of least mean loss, or of fewest errors.
+
+    Both differ: decisions without signal are the largest of many tokens, with a long tail to one
+    side, which the loss follows. Where several factors make as few errors, the loss decides.
 
     Parameters
     ----------
     decisions : from a factor to decisions without bias, of shape (n,)
-    labels, weights : arrays of shape (n,)
+    labels : array of shape (n,), values -1 and +1
     """
 
     def fitted(values: Array) -> tuple[float, float]:
         reach = float(np.abs(values).max()) + 10.0
         found = minimize_scalar(
-            lambda bias: float(weights @ loss.value(labels * (values + bias))),
+            lambda bias: float(np.mean(loss.value(labels * (values + bias)))),
             bounds=(-reach, reach),
             method="bounded",
         )
         return float(found.fun), float(found.x)
 
-    results = [(*fitted(decisions(factor)), factor) for factor in FACTORS]
-    _, bias, factor = min(results)
+    results = []
+    for factor in FACTORS:
+        values = decisions(factor)
+        least, bias = fitted(values)
+        errors = 0
+        if fewest_errors:
+            errors, bias = _cut(values, labels)
+        results.append((errors, least, bias, factor))
+    _, _, bias, factor = min(results)
     return factor, bias
+
+
+def _cut(values: Array, labels: Array) -> tuple[int, float]:
+    """Return the fewest errors of a bias, and the middle one of the biases that make them."""
+    order = np.argsort(values, kind="stable")
+    values, positive = values[order], labels[order] > 0
+    missed = np.r_[0, np.cumsum(positive)]
+    errors = missed + (~positive).sum() - np.r_[0, np.cumsum(~positive)]
+    apart = np.r_[True, values[1:] > values[:-1], True]  # equal values are on one side
+    fewest = int(errors[apart].min())
+    best = np.flatnonzero(apart & (errors == fewest))
+    reach = values[-1] - values[0] + 1.0
+    ends = np.r_[values[0] - reach, values, values[-1] + reach]
+    place = best[len(best) // 2]
+    return fewest, -0.5 * float(ends[place] + ends[place + 1])
 
 
 def recalibrated_to_rate(decisions: Callable[[float], Array], rate: float) -> tuple[float, float]:
