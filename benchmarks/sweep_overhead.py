@@ -56,9 +56,9 @@ def seconds_per_trial(folder: Path, function: Callable[..., Any], workers: int, 
     """Return the time per trial once the workers run, from the rate between two reports."""
     reports: list[tuple[float, int]] = []
     run_cells(
-        folder / f"{function.__name__}-{workers}.sqlite",
         CELLS,
-        function,
+        folder / f"{function.__name__}-{workers}.sqlite",
+        function=function,
         trials=each,
         workers=workers,
         progress=lambda now: reports.append((now.seconds, now.ran)),

@@ -55,7 +55,7 @@ print(f"{len(X)} recordings of {min(map(len, X))} to {max(map(len, X))} windows"
 
 comparison = compare(X, y, cv=4, repeats=1)
 print(comparison)
-comparison.plot(plt.figure(figsize=(7.5, 3.2), layout="constrained"))
+comparison.plot(figure=plt.figure(figsize=(7.5, 3.2), layout="constrained"))
 plt.show()
 
 # %%

@@ -95,10 +95,24 @@ class CountLaw(ABC):
     def log_weight(self, values: "Array", length: int) -> "Array":
         """Return the logarithm of the probability of each number, up to a constant."""
 
-    def draw(self, length: int, size: int, rng: "np.random.Generator") -> "Array":
-        """Draw `size` numbers."""
+    def draw(self, length: int, size: int, rng: "np.random.Generator | int | None") -> "Array":
+        """Draw `size` numbers.
+
+        Parameters
+        ----------
+        length : int
+            Tokens in a sequence.
+        size : int
+        rng : numpy.random.Generator, int or None
+            Whatever `numpy.random.default_rng` takes.
+
+        Returns
+        -------
+        array of shape (size,)
+        """
         import numpy as np
 
+        rng = validation.generator("rng", rng)
         known = _probabilities(self, length)
         places = np.searchsorted(np.cumsum(known.probability), rng.random(size), side="right")
         return np.asarray(known.values[np.minimum(places, len(known.values) - 1)])
@@ -307,8 +321,9 @@ class KeptCount(CountLaw):
             total[possible] = np.logaddexp(total[possible], logs)
         return total
 
-    def draw(self, length: int, size: int, rng: "np.random.Generator") -> "Array":
-        """Draw the numbers before, and what is kept of them."""
+    def draw(self, length: int, size: int, rng: "np.random.Generator | int | None") -> "Array":
+        """Draw the numbers before, and what is kept of them; see `CountLaw`."""
+        rng = validation.generator("rng", rng)
         before = draw_counts(self.informative, self.length, size, rng)
         return rng.hypergeometric(before, self.length - before, length)
 

@@ -306,6 +306,11 @@ def loss_names() -> list[str]:
 def get_loss(name: str) -> Loss:
     """Return the loss of that name.
 
+    Parameters
+    ----------
+    name : str
+        One of `loss_names()`.
+
     Returns
     -------
     Loss
@@ -352,6 +357,10 @@ def register_loss(loss: Loss) -> None:
     The registry belongs to one process: a program that starts worker processes must register the
     loss in a module that they import too.
 
+    Parameters
+    ----------
+    loss : Loss
+
     Examples
     --------
     >>> from sparsetoken import loss_names, register_loss, unregister_loss
@@ -376,6 +385,10 @@ def register_loss(loss: Loss) -> None:
 def unregister_loss(name: str) -> None:
     """Forget a loss that `register_loss` made known; the built-in ones stay.
 
+    Parameters
+    ----------
+    name : str
+
     Examples
     --------
     >>> from sparsetoken import loss_names, register_loss, unregister_loss
@@ -391,7 +404,7 @@ def unregister_loss(name: str) -> None:
     del _REGISTRY[choice("loss", name, added)]
 
 
-def check_loss(loss: Loss, margins: ArrayLike | None = None) -> None:
+def check_loss(loss: Loss, *, margins: ArrayLike | None = None) -> None:
     """Raise a ValueError that says which rule a loss breaks, if any.
 
     Slope and curvature are compared with finite differences of the value, the slope must not

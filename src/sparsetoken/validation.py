@@ -3,8 +3,21 @@
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ParameterError", "boolean", "choice", "instance", "integer", "real", "shown"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "ParameterError",
+    "boolean",
+    "choice",
+    "generator",
+    "instance",
+    "integer",
+    "real",
+    "shown",
+]
 
 _SHOWN = 200
 
@@ -110,6 +123,19 @@ def instance(parameter: str, value: object, kind: type, *, optional: bool = Fals
     if not (isinstance(value, kind) or (optional and value is None)):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise ParameterError(parameter, value, f"{article} {kind.__name__}")
+
+
+def generator(parameter: str, value: Any) -> "np.random.Generator":
+    """Return a generator of random numbers from what `numpy.random.default_rng` takes (SPEC 7)."""
+    import numpy as np
+
+    accepted = "a numpy.random.Generator, an integer >= 0 to make one from, or None"
+    if isinstance(value, bool | float):
+        raise ParameterError(parameter, value, accepted)
+    try:
+        return np.random.default_rng(value)
+    except (TypeError, ValueError):
+        raise ParameterError(parameter, value, accepted) from None
 
 
 def _interval(low: float, high: float, inclusive: bool) -> str:

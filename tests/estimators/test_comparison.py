@@ -159,7 +159,7 @@ def test_ragged_input_and_transformer(form: str) -> None:
 def test_plot_shows_every_classifier_and_the_attention() -> None:
     bags = make_bags()
     found = compare(bags.X, bags.y, cv=2, repeats=1, classifiers=QUICK)
-    for figure in (found.plot(), found.plot(Figure())):
+    for figure in (found.plot(), found.plot(figure=Figure())):
         errors, attention, _ = figure.axes
         assert [text.get_text() for text in errors.get_yticklabels()] == [
             r.name for r in found.rows

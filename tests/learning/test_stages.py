@@ -188,7 +188,8 @@ def test_single_precision_data_are_summed_in_double(data: Sample) -> None:
         (np.full((2, 3, 2), np.inf), [1, -1], "X in {} = 'NaN or infinity'"),
         (np.ones((2, 3, 2)), [1, -1, 1], "shape of y in {} = (3,)"),
         (np.ones((2, 3, 2)), [[1], [-1]], "shape of y in {} = (2, 1)"),
-        (np.ones((2, 3, 2)), [0, 1], "y in {} = [0.0, 1.0]"),
+        (np.ones((2, 3, 2)), [0, 1], "y in {} = [0, 1]"),
+        (np.ones((2, 3, 2)), ["a", "b"], "y in {} = ['a', 'b']"),
         (np.ones((2, 3, 2)), [np.nan, 1], "y in {} = [1.0, nan]"),
     ],
 )

@@ -138,13 +138,18 @@ def test_bad_input_is_named() -> None:
         simulate_message_passing(task, 0, dimension=10)
     with pytest.raises(ParameterError, match="tokens in X = 4"):
         learn_direction(task, np.zeros((3, 4, 2)), np.ones(3))
-    with pytest.raises(ParameterError, match="labels -1 and"):
+    with pytest.raises(ParameterError, match="values -1 and"):
         learn_direction(task, np.zeros((3, 5, 2)), np.zeros(3))
 
 
 def test_every_trial_is_told_when_it_is_done() -> None:
     told: list[tuple[int, int]] = []
     simulate_message_passing(
-        Task(4, 1, 4.0), 2.0, dimension=8, trials=3, steps=1, progress=lambda *at: told.append(at)
+        Task(4, 1, 4.0),
+        2.0,
+        dimension=8,
+        trials=3,
+        max_steps=1,
+        progress=lambda *at: told.append(at),
     )
     assert told == [(1, 3), (2, 3), (3, 3)]

@@ -67,7 +67,7 @@ def test_a_worker_killed_mid_trial_loses_nothing_and_stores_nothing_twice(
                 return
 
     end = run_cells(
-        tmp_path / "a", grid, functions.traced, trials=5,
+        grid, tmp_path / "a", function=functions.traced, trials=5,
         dask=cluster.scheduler_address, progress=kill_once,
     )  # fmt: skip
     assert (end.counts.done, end.counts.failed) == (15, 0)
@@ -75,7 +75,7 @@ def test_a_worker_killed_mid_trial_loses_nothing_and_stores_nothing_twice(
     assert trace.read_text().split()[-1] == "done"
     assert len(trace.read_text().split()) >= 3  # begun twice, done once
     with ThreadPoolExecutor(1) as executor:
-        run_cells(tmp_path / "b", grid, functions.traced, trials=5, executor=executor)
+        run_cells(grid, tmp_path / "b", function=functions.traced, trials=5, executor=executor)
     assert results(tmp_path / "a") == results(tmp_path / "b")
 
 
@@ -102,7 +102,12 @@ def test_the_command_gives_the_same_rows_on_a_cluster_as_locally(
 def test_a_trial_that_kills_every_worker_fails_alone(cluster: LocalCluster, tmp_path: Path) -> None:
     grid = [{"slope": 1.0, "bad": 2, "times": 99, "traces": str(tmp_path)}]
     end = run_cells(
-        tmp_path / "a", grid, functions.dies, trials=8, retries=0, dask=cluster.scheduler_address
+        grid,
+        tmp_path / "a",
+        function=functions.dies,
+        trials=8,
+        retries=0,
+        dask=cluster.scheduler_address,
     )
     assert (end.counts.done, end.counts.failed) == (7, 1)
     with Store(tmp_path / "a") as store:
@@ -117,7 +122,7 @@ def test_a_cluster_with_another_version_is_refused(
     monkeypatch.setattr(sparsetoken.sweeps.cluster, "__version__", "9.9")
     with pytest.raises(SweepError, match=r"has sparsetoken .*, not 9\.9"):
         run_cells(
-            tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1,
+            [{"slope": 1.0}], tmp_path / "a", function=functions.noisy, trials=1,
             dask=cluster.scheduler_address,
         )  # fmt: skip
 
@@ -150,7 +155,7 @@ def test_a_worker_that_joins_later_with_another_version_gets_no_work(
     grid = [{"slope": float(slope), "sleep": 0.15} for slope in range(1, 6)]
     try:
         end = run_cells(
-            tmp_path / "a", grid, functions.noisy, trials=40,
+            grid, tmp_path / "a", function=functions.noisy, trials=40,
             dask=cluster.scheduler_address, progress=join,
         )  # fmt: skip
     finally:
@@ -172,7 +177,9 @@ def test_work_of_another_version_is_never_stored(tmp_path: Path) -> None:
         Doctored(1) as executor,
         pytest.raises(SweepError, match=r"a worker has sparsetoken 0\.0\.doctored, not"),
     ):
-        run_cells(tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=3, executor=executor)
+        run_cells(
+            [{"slope": 1.0}], tmp_path / "a", function=functions.noisy, trials=3, executor=executor
+        )
     assert results(tmp_path / "a") == []
 
 
@@ -189,7 +196,7 @@ def test_without_workers_there_is_a_hint_and_then_an_end(
         pytest.raises(SweepError, match="no workers yet: start some with `dask worker"),
     ):
         run_cells(
-            tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1,
+            [{"slope": 1.0}], tmp_path / "a", function=functions.noisy, trials=1,
             dask=empty.scheduler_address, progress=lambda now: notes.append(now.note),
         )  # fmt: skip
     assert any("no workers yet" in note for note in notes)
@@ -202,7 +209,9 @@ def test_without_workers_there_is_a_hint_and_then_an_end(
 def test_what_is_no_address_ends_at_once(tmp_path: Path, address: str) -> None:
     begin = time.monotonic()
     with pytest.raises(SweepError, match=r"expected tcp://HOST:PORT"):
-        run_cells(tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1, dask=address)
+        run_cells(
+            [{"slope": 1.0}], tmp_path / "a", function=functions.noisy, trials=1, dask=address
+        )
     assert time.monotonic() - begin < 30
 
 
@@ -214,14 +223,16 @@ def test_a_scheduler_that_is_not_there_is_a_clear_error(
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(SweepError, match=f"cannot reach a Dask scheduler at {address}"):
-            run_cells(tmp_path / "a", [{"slope": 1.0}], functions.noisy, trials=1, dask=address)
+            run_cells(
+                [{"slope": 1.0}], tmp_path / "a", function=functions.noisy, trials=1, dask=address
+            )
 
 
 def test_without_the_package_the_error_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['distributed'] = None\n"
         "from sparsetoken.sweeps import run_cells\n"
-        "run_cells('a', [{'slope': 1}], divmod, trials=1, dask='tcp://127.0.0.1:1')"
+        "run_cells([{'slope': 1}], 'a', function=divmod, trials=1, dask='tcp://127.0.0.1:1')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path

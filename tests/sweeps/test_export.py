@@ -39,7 +39,9 @@ def twice(settings: dict[str, Any]) -> dict[str, Any]:
 
 def filled(path: Path, function: Any, trials: int = 9) -> Path:
     with ThreadPoolExecutor(1) as executor:
-        run_cells(path, GRID, function, trials=trials, theory=twice, executor=executor, retries=0)
+        run_cells(
+            GRID, path, function=function, trials=trials, theory=twice, executor=executor, retries=0
+        )
     return path
 
 

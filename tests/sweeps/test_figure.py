@@ -27,7 +27,7 @@ def theory(settings: dict[str, Any]) -> dict[str, Any]:
 def filled(path: Path, trials: int = 4, **lists: list[Any]) -> Path:
     grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
     with ThreadPoolExecutor(1) as executor:
-        run_cells(path, grid, trial, trials=trials, theory=theory, executor=executor)
+        run_cells(grid, path, function=trial, trials=trials, theory=theory, executor=executor)
     return path
 
 
@@ -76,7 +76,7 @@ def test_a_setting_at_test_time_that_only_follows_makes_no_panels(tmp_path: Path
     path = tmp_path / "a"
     grid = [{"x": x, "at_x": x, "at_length": length} for x in (2, 3, 5) for length in (10, 20)]
     with ThreadPoolExecutor(1) as executor:
-        run_cells(path, grid, trial, trials=2, theory=theory, executor=executor)
+        run_cells(grid, path, function=trial, trials=2, theory=theory, executor=executor)
     with Store(path) as store:
         titles = [axes.get_title() for axes in draw_store(store, x="x", y="y").axes]
     assert titles == ["at length = 10", "at length = 20"]

@@ -94,7 +94,7 @@ def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from sparsetoken.sweeps import run_cells\n"
-        "run_cells('a.sqlite', [{'slope': 1}], divmod, trials=1)\n"
+        "run_cells([{'slope': 1}], 'a.sqlite', function=divmod, trials=1)\n"
     )
     done = subprocess.run(
         [sys.executable, script],

@@ -244,9 +244,9 @@ def test_links_to_one_store_share_one_lock(tmp_path: Path) -> None:
         pytest.raises(StoreError, match="another sweep is running"),
     ):
         run_cells(
-            tmp_path / "elsewhere" / "real.sqlite",
             cells,
-            functions.traced,
+            tmp_path / "elsewhere" / "real.sqlite",
+            function=functions.traced,
             trials=2,
             executor=executor,
         )

@@ -35,7 +35,7 @@ def results(path: Path) -> list[tuple[Any, ...]]:
 def undisturbed(path: Path, grid: list[dict[str, Any]], trials: int) -> list[tuple[Any, ...]]:
     """Return what the store must hold, computed in this process."""
     with ThreadPoolExecutor(1) as executor:
-        run_cells(path, grid, functions.noisy, trials=trials, executor=executor)
+        run_cells(grid, path, function=functions.noisy, trials=trials, executor=executor)
     return results(path)
 
 
@@ -51,9 +51,9 @@ def test_rows_hold_settings_and_results_and_theory_is_stored_once_a_cell(tmp_pat
     path = tmp_path / "a.sqlite"
     seen: list[Progress] = []
     end = run_cells(
-        path,
         cells(),
-        functions.noisy,
+        path,
+        function=functions.noisy,
         trials=4,
         theory=functions.doubled,
         workers=2,
@@ -81,17 +81,17 @@ def test_rows_hold_settings_and_results_and_theory_is_stored_once_a_cell(tmp_pat
 
 def test_only_what_is_missing_runs_again_and_trials_can_be_raised(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
-    run_cells(path, cells(), functions.noisy, trials=2)
-    assert run_cells(path, cells(), functions.noisy, trials=2).ran == 0
-    assert run_cells(path, cells(), functions.noisy, trials=5).ran == 9
-    assert run_cells(path, cells(), functions.noisy, trials=1).counts.trials == 3
+    run_cells(cells(), path, function=functions.noisy, trials=2)
+    assert run_cells(cells(), path, function=functions.noisy, trials=2).ran == 0
+    assert run_cells(cells(), path, function=functions.noisy, trials=5).ran == 9
+    assert run_cells(cells(), path, function=functions.noisy, trials=1).counts.trials == 3
     assert [row[1] for row in results(path)] == [0, 0, 0]  # the others are kept, but not shown
-    assert run_cells(path, cells(), functions.noisy, trials=5).ran == 0
+    assert run_cells(cells(), path, function=functions.noisy, trials=5).ran == 0
     assert results(path) == undisturbed(tmp_path / "b.sqlite", cells(), 5)
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM trials WHERE cell = 1 AND trial = 3")
     connection.close()
-    assert run_cells(path, cells(), functions.noisy, trials=5).ran == 1
+    assert run_cells(cells(), path, function=functions.noisy, trials=5).ran == 1
     assert results(path) == results(tmp_path / "b.sqlite")
 
 
@@ -107,7 +107,9 @@ def test_a_sweep_covers_the_whole_grid_before_it_repeats_anything(tmp_path: Path
         return {}
 
     with ThreadPoolExecutor(1) as executor:
-        run_cells(tmp_path / "a", cells(), trial, trials=2, theory=theory, executor=executor)
+        run_cells(
+            cells(), tmp_path / "a", function=trial, trials=2, theory=theory, executor=executor
+        )
     assert order == [(slope, number) for number in (None, 0, 1) for slope in (1.0, 2.0, 3.0)]
 
 
@@ -124,7 +126,12 @@ def test_cells_that_differ_in_what_theory_ignores_share_one_call(
     grid = [{"slope": slope, "dimension": d} for slope in (1, 2) for d in (10, 20)]
     with ThreadPoolExecutor(1) as executor:
         run_cells(
-            tmp_path / "a", grid, functions.nothing, trials=0, theory=theory, executor=executor
+            grid,
+            tmp_path / "a",
+            function=functions.nothing,
+            trials=0,
+            theory=theory,
+            executor=executor,
         )
     assert [call["slope"] for call in calls] == [1, 2]
     with Store(tmp_path / "a") as store:
@@ -136,7 +143,7 @@ def test_cells_that_differ_in_what_theory_ignores_share_one_call(
 def test_a_trial_that_fails_is_tried_again(tmp_path: Path, times: int, attempts: int) -> None:
     path = tmp_path / "a.sqlite"
     grid = cells(2, bad=1, times=times, traces=str(tmp_path))
-    end = run_cells(path, grid, functions.fails, trials=3, retries=2)
+    end = run_cells(grid, path, function=functions.fails, trials=3, retries=2)
     assert end.counts.failed == 0
     with Store(path) as store:
         assert [row[4] for row in store.trials()] == [1, attempts, 1] * 2
@@ -145,15 +152,15 @@ def test_a_trial_that_fails_is_tried_again(tmp_path: Path, times: int, attempts:
 def test_a_trial_that_always_fails_is_recorded_and_the_sweep_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     grid = cells(2, bad=1, times=3, traces=str(tmp_path))
-    end = run_cells(path, grid, functions.fails, trials=3, retries=1)
+    end = run_cells(grid, path, function=functions.fails, trials=3, retries=1)
     assert (end.counts.failed, end.counts.done) == (2, 4)
     with Store(path) as store:
         row = list(store.rows())[1]
         assert row["error"].startswith("RuntimeError: deliberately bad (sweep_functions.py:")
         assert "value" not in row
         assert [error[:2] for error in store.errors()] == [(0, 1), (1, 1)]
-    assert run_cells(path, grid, functions.fails, trials=3, retries=1).ran == 0
-    again = run_cells(path, grid, functions.fails, trials=3, retries=1, retry_failed=True)
+    assert run_cells(grid, path, function=functions.fails, trials=3, retries=1).ran == 0
+    again = run_cells(grid, path, function=functions.fails, trials=3, retries=1, retry_failed=True)
     assert (again.ran, again.counts.failed, again.counts.done) == (2, 0, 6)
     assert [row[:3] for row in results(path)] == [
         row[:3] for row in undisturbed(tmp_path / "b", grid, 3)
@@ -163,7 +170,7 @@ def test_a_trial_that_always_fails_is_recorded_and_the_sweep_goes_on(tmp_path: P
 def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_stored_twice(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     grid = cells(2, bad=1, times=1, traces=str(tmp_path))
-    end = run_cells(path, grid, functions.dies, trials=5, workers=2)
+    end = run_cells(grid, path, function=functions.dies, trials=5, workers=2)
     assert (end.ran, end.counts.done, end.counts.failed) == (10, 10, 0)
     assert results(path) == undisturbed(tmp_path / "b.sqlite", grid, 5)
 
@@ -171,7 +178,7 @@ def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_stored_twice(tmp_
 def test_a_trial_that_kills_every_worker_fails_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     grid = cells(1, bad=1, times=99, traces=str(tmp_path))
-    end = run_cells(path, grid, functions.dies, trials=12, workers=2, retries=1)
+    end = run_cells(grid, path, function=functions.dies, trials=12, workers=2, retries=1)
     assert (end.counts.done, end.counts.failed) == (11, 1)
     with Store(path) as store:
         assert store.errors() == [(0, 1, "WorkerDied: worker process died (exit code -9)")]
@@ -182,7 +189,7 @@ def test_a_trial_that_kills_every_worker_fails_alone(tmp_path: Path) -> None:
 
 def test_workers_have_one_thread_and_are_the_number_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
-    run_cells(path, cells(1), functions.process, trials=40, workers=2)
+    run_cells(cells(1), path, function=functions.process, trials=40, workers=2)
     with Store(path) as store:
         rows = list(store.rows())
     assert {row["threads"] for row in rows} == {"1"}
@@ -193,9 +200,9 @@ def test_workers_have_one_thread_and_are_the_number_asked_for(tmp_path: Path) ->
 def test_failed_theory_is_recorded_and_does_no_harm(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor:
         end = run_cells(
-            tmp_path / "a",
             [{"intercept": 1.0}],
-            functions.nothing,
+            tmp_path / "a",
+            function=functions.nothing,
             trials=1,
             theory=functions.doubled,
             executor=executor,
@@ -220,7 +227,7 @@ def test_results_that_cannot_be_stored_are_failures(
     tmp_path: Path, result: Any, error: str
 ) -> None:
     with ThreadPoolExecutor(1) as executor:
-        run_cells(tmp_path / "a", cells(1), lambda *_: result, trials=1, executor=executor)
+        run_cells(cells(1), tmp_path / "a", function=lambda *_: result, trials=1, executor=executor)
     with Store(tmp_path / "a") as store:
         assert error in store.errors()[0][2]
 
@@ -232,7 +239,7 @@ def test_numbers_of_numpy_are_stored_and_those_that_are_not_finite_become_none(
 
     result = {"a": np.float64(0.1), "b": np.int64(3), "c": np.True_, "d": np.inf, "e": np.nan}
     with ThreadPoolExecutor(1) as executor:
-        run_cells(tmp_path / "a", cells(1), lambda *_: result, trials=1, executor=executor)
+        run_cells(cells(1), tmp_path / "a", function=lambda *_: result, trials=1, executor=executor)
     assert results(tmp_path / "a")[0][2] == '{"a":0.1,"b":3,"c":true,"d":null,"e":null}'
 
 
@@ -248,7 +255,7 @@ def test_bad_cells_are_refused_before_a_store_is_made(
     tmp_path: Path, grid: list[dict[str, Any]], problem: str
 ) -> None:
     with pytest.raises(StudyError, match=problem):
-        run_cells(tmp_path / "a", grid, functions.nothing, trials=1)
+        run_cells(grid, tmp_path / "a", function=functions.nothing, trials=1)
     assert not list(tmp_path.iterdir())
 
 
@@ -264,19 +271,19 @@ def test_bad_cells_are_refused_before_a_store_is_made(
 )
 def test_bad_arguments_are_refused(tmp_path: Path, bad: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(bad))):
-        run_cells(tmp_path / "a", cells(), functions.nothing, **{"trials": 1, **bad})
+        run_cells(cells(), tmp_path / "a", function=functions.nothing, **{"trials": 1, **bad})
     assert not list(tmp_path.iterdir())
 
 
 def test_other_cells_or_functions_are_another_study(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     with ThreadPoolExecutor(1) as executor:
-        run_cells(path, cells(), functions.nothing, trials=1, executor=executor)
+        run_cells(cells(), path, function=functions.nothing, trials=1, executor=executor)
         before = path.read_bytes()
         with pytest.raises(StoreError, match="belongs to another study"):
-            run_cells(path, cells(2), functions.nothing, trials=1, executor=executor)
+            run_cells(cells(2), path, function=functions.nothing, trials=1, executor=executor)
         with pytest.raises(StoreError, match="belongs to another study"):
-            run_cells(path, cells(), functions.noisy, trials=1, executor=executor)
+            run_cells(cells(), path, function=functions.noisy, trials=1, executor=executor)
     assert path.read_bytes() == before
 
 
@@ -300,9 +307,9 @@ class Breaking(Executor):
 def test_losing_all_workers_stops_the_sweep_and_keeps_what_has_finished(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     with pytest.raises(SweepError, match=r"lost the workers.*run again to go on"):
-        run_cells(path, cells(), functions.noisy, trials=5, executor=Breaking(7))
+        run_cells(cells(), path, function=functions.noisy, trials=5, executor=Breaking(7))
     assert len(results(path)) == 7
-    run_cells(path, cells(), functions.noisy, trials=5, executor=Breaking(99))
+    run_cells(cells(), path, function=functions.noisy, trials=5, executor=Breaking(99))
     assert results(path) == undisturbed(tmp_path / "b.sqlite", cells(), 5)
 
 
@@ -316,7 +323,9 @@ def test_the_number_of_calls_in_flight_is_bounded(tmp_path: Path) -> None:
             return future
 
     with Counting(1) as executor:
-        run_cells(tmp_path / "a", cells(), functions.nothing, trials=100, executor=executor)
+        run_cells(
+            cells(), tmp_path / "a", function=functions.nothing, trials=100, executor=executor
+        )
         assert 0 < executor.most <= 4
 
 
@@ -326,7 +335,7 @@ def test_an_executor_that_is_broken_stops_the_sweep(tmp_path: Path) -> None:
             raise BrokenExecutor("no processes left")
 
     with pytest.raises(SweepError, match=r"the executor broke: no processes left\. Run again"):
-        run_cells(tmp_path / "a", cells(), functions.nothing, trials=1, executor=Broken())
+        run_cells(cells(), tmp_path / "a", function=functions.nothing, trials=1, executor=Broken())
 
 
 def test_processes_that_cannot_start_stop_the_sweep_and_blame_no_trial(
@@ -337,7 +346,7 @@ def test_processes_that_cannot_start_stop_the_sweep_and_blame_no_trial(
 
     monkeypatch.setattr("sparsetoken.sweeps.local._Worker", out_of_memory)
     with pytest.raises(SweepError, match=r"cannot start a worker process: .*allocate memory"):
-        run_cells(tmp_path / "a", cells(), functions.nothing, trials=1)
+        run_cells(cells(), tmp_path / "a", function=functions.nothing, trials=1)
     assert results(tmp_path / "a") == []
 
 
@@ -354,5 +363,7 @@ def test_an_interruption_while_saving_keeps_what_has_finished(
 
     monkeypatch.setattr(StoreWriter, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_cells(tmp_path / "a", cells(), functions.noisy, trials=5, executor=Breaking(99))
+        run_cells(
+            cells(), tmp_path / "a", function=functions.noisy, trials=5, executor=Breaking(99)
+        )
     assert len(results(tmp_path / "a")) >= 1

@@ -202,7 +202,7 @@ class Comparison:
         lines.append(self.advice)
         return "\n".join(lines)
 
-    def plot(self, figure: Any = None) -> Any:
+    def plot(self, *, figure: Any = None) -> Any:
         """Draw the errors, and the attention in sequences of the test folds; return the figure."""
         from sparsetoken.plotting import styled
 

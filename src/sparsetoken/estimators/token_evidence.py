@@ -90,7 +90,7 @@ class FreeResponseCurve:
         """Return a data frame with a row for each threshold."""
         return to_frame(self.to_rows())
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, *, axes: Any = None) -> Any:
         """Draw the curve; return the axes."""
         from sparsetoken.plotting import new_figure, styled
 

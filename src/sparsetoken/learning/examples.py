@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.packed import PackedMatrix
 from sparsetoken.validation import ParameterError
 
-__all__ = ["BorderedFactor", "Examples", "check_examples", "gram"]
+__all__ = ["BorderedFactor", "Examples", "check_examples", "check_labels", "gram"]
 
 BLOCK_ENTRIES = 2**18
 
@@ -34,13 +35,18 @@ def check_examples(features: Array, labels: Array) -> tuple[Array, Array]:
         and not np.isfinite(features).all()
     ):
         raise ParameterError("features", "nan or infinity", "finite numbers")
+    return features, check_labels("labels", labels, len(features))
+
+
+def check_labels(name: str, labels: ArrayLike, count: int) -> Array:
+    """Return `count` labels -1 and +1 as floats, or say what is wrong with them."""
     labels = np.asarray(labels)
-    if labels.shape != features.shape[:1]:
-        raise ParameterError("labels", labels.shape, f"the shape {features.shape[:1]}: one a row")
+    if labels.shape != (count,):
+        raise ParameterError(f"shape of {name}", labels.shape, f"({count},), one a row")
     different = np.unique(labels)
     if different.dtype.kind not in "iuf" or not np.isin(different, (-1, 1)).all():
-        raise ParameterError("labels", different[:4].tolist(), "values -1 and +1")
-    return features, labels.astype(float)
+        raise ParameterError(name, different[:4].tolist(), "values -1 and +1")
+    return labels.astype(float)
 
 
 @dataclass(frozen=True)

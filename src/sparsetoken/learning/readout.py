@@ -91,6 +91,8 @@ def fit_readout(
         Any smooth loss, or the hinge loss; by its name if it is a known one.
     ridge : float >= 0
         0 means the limit of small ridges; see the module's documentation.
+    max_steps : int
+        At most so many steps of Newton's method, for smooth losses with a ridge.
     sample_weight : array of shape (n,), optional
         Weights >= 0, normalised here to sum to 1; not all 0.
     tolerance : float

@@ -60,8 +60,8 @@ def separability(
     labels: Array,
     *,
     start: tuple[Array, float] | None = None,
-    tolerance: float = 1e-9,
     max_steps: int = 200,
+    tolerance: float = 1e-9,
 ) -> Separability:
     """Decide whether (features, labels) is linearly separable with a bias.
 
@@ -76,6 +76,8 @@ def separability(
     labels : array of shape (n,), values -1 and +1
     start : (weights, bias), optional
         Where to start: a readout fitted to the same data saves steps.
+    max_steps : int
+        At most so many steps of Newton's method.
     tolerance : float
         Largest residual of the proof that data are not separable.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsetoken.arrays import Array
+from sparsetoken.learning.examples import check_labels
 from sparsetoken.learning.features import (
     CLASSIFIERS,
     NONLINEARITIES,
@@ -210,14 +211,9 @@ def _float64(block: Array) -> Array:
 def _checked(data: Any, name: str) -> tuple[Array, Array]:
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ParameterError(name, data, "a pair (X, y)")
-    X, y = sequence_array(data[0], f"X in {name}"), np.asarray(data[1], dtype=float)
+    X = sequence_array(data[0], f"X in {name}")
     if len(X) == 0:
         raise ParameterError(f"samples in {name}", 0, "at least one")
     if not all(np.isfinite(X[part]).all() for part in blocks(X)):
         raise ParameterError(f"X in {name}", "NaN or infinity", "finite numbers")
-    if y.shape != (len(X),):
-        accepted = f"({len(X)},), one label for each sequence"
-        raise ParameterError(f"shape of y in {name}", y.shape, accepted)
-    if not np.all(np.abs(y) == 1):
-        raise ParameterError(f"y in {name}", np.unique(y).tolist(), "labels -1 and +1")
-    return X, y
+    return X, check_labels(f"y in {name}", data[1], len(X))

@@ -141,6 +141,9 @@ def phase_map(
 
     Parameters
     ----------
+    task : Task
+    training : Training
+        What does not vary.
     x, y : (name, values)
         Two fields of the task and the training, or "alpha": all samples per dimension, shared out
         between query and readout as in `training`.

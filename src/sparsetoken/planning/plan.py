@@ -167,6 +167,7 @@ def plan(
 
     Parameters
     ----------
+    task : Task
     dimension : int
         Dimension of a token, d.
     error, auc : float, optional

@@ -111,9 +111,9 @@ def measure(
 
     # They depend on nothing but their arguments: to try a failed one again cannot help.
     run_cells(
-        path,
         cells,
-        compute_cell,
+        path,
+        function=compute_cell,
         trials=1,
         workers=workers,
         executor=executor,

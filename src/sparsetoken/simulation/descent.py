@@ -79,6 +79,7 @@ def simulate_descent(
 
     Parameters
     ----------
+    task : Task
     steps : sequence of Step
         As for `descend`.
     dimension : int >= 5

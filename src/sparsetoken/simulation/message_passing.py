@@ -19,6 +19,7 @@ from scipy.special import gammaln
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.learning.examples import check_labels
 from sparsetoken.learning.features import sequence_array
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.numerics.solution import Solution, Status
@@ -142,7 +143,7 @@ class _Tokens(Protocol):
 
 
 def learn_direction(
-    task: Task, X: ArrayLike, y: ArrayLike, *, steps: int = STEPS, tolerance: float = TOLERANCE
+    task: Task, X: ArrayLike, y: ArrayLike, *, max_steps: int = STEPS, tolerance: float = TOLERANCE
 ) -> LearntDirection:
     """Learn the signal's direction from labelled sequences by message passing.
 
@@ -155,7 +156,7 @@ def learn_direction(
         Its strength and number of informative tokens are known to the algorithm.
     X : array of shape (n, L, d)
     y : array of shape (n,), labels -1 and +1
-    steps : int
+    max_steps : int
         At most so many.
     tolerance : float
         Relative change of the estimate at which it stops.
@@ -174,15 +175,14 @@ def learn_direction(
     True
     """
     validation.instance("task", task, Task)
-    sequences, labels = sequence_array(X), np.asarray(y)
-    if labels.shape != (len(sequences),) or not np.all(np.abs(labels) == 1):
-        raise ParameterError("y", labels.shape, f"labels -1 and +1 of shape ({len(sequences)},)")
+    sequences = sequence_array(X)
+    labels = check_labels("y", y, len(sequences))
     length = sequences.shape[1]
     if length != task.length:
         raise ParameterError("tokens in X", length, f"{task.length}, the task's length")
-    steps = validation.integer("steps", steps, low=1)
+    max_steps = validation.integer("max_steps", max_steps, low=1)
     return _learn(
-        task, _PlainTokens(np.asarray(sequences[labels > 0], dtype=float)), steps, tolerance
+        task, _PlainTokens(np.asarray(sequences[labels > 0], dtype=float)), max_steps, tolerance
     )
 
 
@@ -356,7 +356,7 @@ def simulate_message_passing(
     dimension: int,
     trials: int = 8,
     sampler: str = "reduced",
-    steps: int = STEPS,
+    max_steps: int = STEPS,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> MessagePassing:
@@ -364,11 +364,12 @@ def simulate_message_passing(
 
     Parameters
     ----------
+    task : Task
     alpha : float
         Samples per dimension, all of them.
     dimension, trials : int
     sampler : "reduced" or "plain"
-    steps : int
+    max_steps : int
         Steps of message passing at most.
     seed : int
     progress : callable, optional
@@ -389,7 +390,7 @@ def simulate_message_passing(
     alpha = validation.real("alpha", alpha, low=1e-6, high=1e6)
     dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
-    steps = validation.integer("steps", steps, low=1)
+    max_steps = validation.integer("max_steps", max_steps, low=1)
     seed = validation.integer("seed", seed, low=0)
     validation.choice("sampler", sampler, SAMPLERS)
     settings = {
@@ -398,11 +399,13 @@ def simulate_message_passing(
         "alpha": alpha,
         "dimension": dimension,
         "sampler": sampler,
-        "steps": steps,
+        "steps": max_steps,
     }
     rows = []
     for trial in range(trials):
-        rows.append(_trial(task, alpha, dimension, sampler, steps, stream(seed, settings, trial)))
+        rows.append(
+            _trial(task, alpha, dimension, sampler, max_steps, stream(seed, settings, trial))
+        )
         if progress is not None:
             progress(trial + 1, trials)
     means, errors = averages(rows)

@@ -54,7 +54,7 @@ def sample(
     count: int,
     *,
     dimension: int,
-    rng: np.random.Generator,
+    rng: np.random.Generator | int | None,
     positions: str | ArrayLike = "uniform",
     signal: ArrayLike | None = None,
 ) -> Sample:
@@ -64,11 +64,13 @@ def sample(
     ----------
     task : Task
     count, dimension : int
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, int or None
+        Whatever `numpy.random.default_rng` takes: a generator, which moves on, an integer for the
+        same data every time, or None for other data every time.
     positions : "uniform" or array of shape (L,)
         The law of the informative places: all R-subsets alike, or, where R is one number, the
-        probability of each place to be informative. Probabilities must lie in [0, 1] and sum to R; they are met exactly, by
-        systematic sampling in a random order.
+        probability of each place to be informative. Probabilities must lie in [0, 1] and sum to R;
+        they are met exactly, by systematic sampling in a random order.
     signal : array of shape (d,), optional
         The unit vector ξ; drawn uniformly from the sphere if not given. Pass `Sample.signal` to
         draw more data with the same signal.
@@ -86,7 +88,7 @@ def sample(
     ((100, 6, 20), (100,), [-1, 1])
     """
     validation.instance("task", task, Task)
-    validation.instance("rng", rng, np.random.Generator)
+    rng = validation.generator("rng", rng)
     count = validation.integer("count", count, low=1)
     dimension = validation.integer("dimension", dimension, low=1, high=MOST_DIMENSIONS)
     xi = _signal(signal, dimension, rng)

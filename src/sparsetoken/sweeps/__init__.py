@@ -14,7 +14,7 @@ Below it is an engine that runs any importable function over any list of setting
         return {"value": settings["slope"] * rng.standard_normal()}
 
     cells = [{"slope": slope, "seed": 0} for slope in (1.0, 2.0)]
-    run_cells("lines.sqlite", cells, function, trials=10, workers=2)
+    run_cells(cells, "lines.sqlite", function=function, trials=10, workers=2)
 
 A second call with the same arguments runs only what is missing; `trials` may be raised. The store
 is bound to the cells and to the names of the functions: with others it is refused.

@@ -96,9 +96,9 @@ def run_sweep(
     """
     validation.instance("study", study, Study)
     return run_cells(
-        store,
         study.cells(),
-        simulate_trial,
+        store,
+        function=simulate_trial,
         trials=study.trials,
         theory=_theory(study),
         imports=study.imports,
@@ -121,10 +121,10 @@ def _theory(study: Study) -> Callable[[dict[str, Any]], Settings] | None:
 
 
 def run_cells(
-    store: str | Path,
     cells: Sequence[Settings],
-    function: Callable[[dict[str, Any], int], Settings],
+    store: str | Path,
     *,
+    function: Callable[[dict[str, Any], int], Settings],
     trials: int,
     theory: Callable[[dict[str, Any]], Settings] | None = None,
     imports: Sequence[str] = (),
@@ -139,10 +139,10 @@ def run_cells(
 
     Parameters
     ----------
-    store : path
-        The store, made if there is none. One made with other cells or functions is refused.
     cells : sequence of mappings
         The settings of each cell: names to what JSON can hold, all different.
+    store : path
+        The store, made if there is none. One made with other cells or functions is refused.
     function : callable
         Takes the settings of a cell and the number of the trial, and returns the results by name:
         numbers, texts, booleans or None (numbers that are not finite are stored as None). It must
@@ -187,7 +187,9 @@ def run_cells(
     >>> def half(settings, trial):
     ...     return {"value": settings["size"] / 2 + trial}
     >>> with ThreadPoolExecutor(1) as pool:
-    ...     ended = run_cells("half.sqlite", [{"size": 4}], half, trials=2, executor=pool)
+    ...     ended = run_cells(
+    ...         [{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool
+    ...     )
     >>> ended.counts.done
     2
     """

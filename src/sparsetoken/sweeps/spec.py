@@ -376,6 +376,11 @@ def _column(key: str) -> str:
 def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 
+    Parameters
+    ----------
+    path : path
+        The file.
+
     Returns
     -------
     Study

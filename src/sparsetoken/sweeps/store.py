@@ -107,7 +107,9 @@ class Store:
     >>> def half(settings, trial):
     ...     return {"value": settings["size"] / 2 + trial}
     >>> with ThreadPoolExecutor(1) as pool:
-    ...     _ = run_cells("half.sqlite", [{"size": 4}], half, trials=2, executor=pool)
+    ...     _ = run_cells(
+    ...         [{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool
+    ...     )
     >>> with Store("half.sqlite") as store:
     ...     sorted(row["value"] for row in store.rows())
     [2.0, 3.0]

@@ -74,6 +74,11 @@ def align(task: Task, training: Training) -> Alignment:
     rule of thumb holds: for π < 1/2 a larger bias step cures it, for π > 1/2 it causes it, at
     π = 1/2 the bias step does nothing, and too large a readout step anti-aligns at any π.
 
+    Parameters
+    ----------
+    task : Task
+    training : Training
+
     Returns
     -------
     Alignment

@@ -82,6 +82,7 @@ def capacity(
 
     Parameters
     ----------
+    task : Task
     training : Training, optional
         How the query is learnt, if there is one and it is not given; refused otherwise. With `reuse`
         the answer is the largest ratio at which the samples that made the query are separable;

@@ -175,10 +175,13 @@ def floor_curve(
 
     Parameters
     ----------
+    task : Task
     over : "alpha" or a field of `Task`
     values : iterable of float
         Its values, in the order in which results are returned.
     alpha : float, for another field than alpha
+    tolerance : float
+        As for `floor`.
 
     Returns
     -------
@@ -216,6 +219,7 @@ def hard_phase(task: Task, *, tolerance: float = 1e-2) -> HardPhase | None:
 
     Parameters
     ----------
+    task : Task
     tolerance : float
         Wanted relative error of the three values of α.
 

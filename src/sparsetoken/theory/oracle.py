@@ -159,6 +159,7 @@ def oracle(
 
     Parameters
     ----------
+    task : Task
     classifier : "attention", "pooled", "vectorised", "elementwise" or "bayes"
         "bayes" is the floor under all of them.
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
@@ -200,6 +201,7 @@ def required_strength(
 
     Parameters
     ----------
+    task : Task
     error : float
         Between 10^-15 and what no signal gives, min(π, 1 - π).
     classifier, nonlinearity, sharpness : as for `oracle`
@@ -273,6 +275,7 @@ def strength_curve(
 
     Parameters
     ----------
+    task : Task
     over : "length", "informative" or "positive_rate"
     values : iterable of float
         Its values, in the order in which results are returned.

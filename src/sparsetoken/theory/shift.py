@@ -77,6 +77,8 @@ def shift(
 
     Parameters
     ----------
+    task : Task
+    training : Training
     over : "length", "informative", "strength" or "positive_rate"
         The field of the task at test time that varies.
     values : iterable of float

@@ -101,7 +101,9 @@ def run_cheap_cells(store: str | Path, workers: int | str) -> None:
 
     cells = [{"slope": float(slope), "sleep": 0.01} for slope in range(1, 5)]
     theory = functions.doubled
-    run_cells(store, cells, functions.noisy, trials=50, theory=theory, workers=int(workers))
+    run_cells(
+        cells, store, function=functions.noisy, trials=50, theory=theory, workers=int(workers)
+    )
 
 
 def run_long_trials(store: str, traces: str) -> None:
@@ -111,7 +113,7 @@ def run_long_trials(store: str, traces: str) -> None:
     from sparsetoken.sweeps import run_cells
 
     cells = [{"slope": 1.0, "sleep": 600, "traces": traces}]
-    run_cells(store, cells, functions.traced, trials=2, workers=2)
+    run_cells(cells, store, function=functions.traced, trials=2, workers=2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,103 @@
+"""Every public function asks for what it needs in the same way."""
+
+import inspect
+import itertools
+import os
+import re
+from collections.abc import Iterator
+
+import click
+import numpy as np
+import pytest
+
+import sparsetoken
+from sparsetoken import BinomialCount, ParameterError, Task, sample
+from sparsetoken.cli import main
+
+FUNCTIONS = {
+    name: inspect.signature(getattr(sparsetoken, name)).parameters.values()
+    for name in sparsetoken.__all__
+    if inspect.isfunction(getattr(sparsetoken, name))
+}
+# (X, y) are one set of data.
+THREE_OBJECTS = {"forecast": "model X y", "learn_direction": "task X y"}
+THREE_OBJECTS["train"] = "query_data readout_data training"
+
+
+def test_there_are_functions_to_look_at() -> None:
+    assert len(FUNCTIONS) > 40
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_comes_after_the_objects_has_to_be_named(name: str) -> None:
+    objects = [one for one in FUNCTIONS[name] if one.kind is one.POSITIONAL_OR_KEYWORD]
+    names = [one.name for one in objects]
+    assert len(names) <= 2 or " ".join(names) == THREE_OBJECTS[name]
+    assert [one.name for one in objects if one.default is not one.empty] in ([], ["training"])
+
+
+def test_arguments_stand_in_the_same_order_everywhere() -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for function, parameters in FUNCTIONS.items():
+        for pair in itertools.combinations([one.name for one in parameters], 2):
+            seen.setdefault(pair, function)
+            assert pair[::-1] not in seen, f"{pair} in {function} and {seen.get(pair[::-1])}"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_argument_is_documented(name: str) -> None:
+    text = inspect.getdoc(getattr(sparsetoken, name)) or ""
+    if re.search(r"see `\w+` for the parameters", text):
+        return
+    described = text.partition("Parameters\n")[2].partition("\nReturns\n")[0]
+    listed = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: :|$)", described, re.MULTILINE)
+    names = {one.strip("* ") for line in listed for one in line.split(",")}
+    assert {one.name for one in FUNCTIONS[name]} <= names
+
+
+def options(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Parameter]]:
+    for parameter in command.params:
+        yield name, parameter
+    for below in getattr(command, "commands", {}).values():
+        yield from options(below, f"{name} {below.name}".strip())
+
+
+def test_one_default_of_workers_in_python_and_one_on_the_command_line() -> None:
+    defaults = {
+        name: one.default
+        for name, parameters in FUNCTIONS.items()
+        for one in parameters
+        if one.name == "workers"
+    }
+    assert len(defaults) > 5
+    assert set(defaults.values()) == {1}
+    asked = {
+        name: option.get_default(click.Context(main))
+        for name, option in options(main)
+        if option.name == "workers"
+    }
+    assert len(asked) > 5
+    assert set(asked.values()) == {os.cpu_count()}
+
+
+def test_seeds_are_0_unless_another_is_named() -> None:
+    seeds = [one for parameters in FUNCTIONS.values() for one in parameters if one.name == "seed"]
+    assert len(seeds) > 8
+    assert {one.default for one in seeds} == {0}
+
+
+def test_rng_is_whatever_numpy_makes_a_generator_of() -> None:
+    task, law = Task(4, BinomialCount(0.4), 2.0), BinomialCount(0.4)
+    wanted = sample(task, 9, dimension=5, rng=np.random.default_rng(3))
+    for same in (3, np.random.SeedSequence(3), np.random.PCG64(3), np.int64(3)):
+        assert np.array_equal(sample(task, 9, dimension=5, rng=same).X, wanted.X)
+    assert not np.array_equal(sample(task, 9, dimension=5, rng=None).X, wanted.X)
+    assert np.array_equal(law.draw(4, 50, 3), law.draw(4, 50, np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, "3", True, object()])
+def test_what_is_no_generator_is_refused(bad: object) -> None:
+    with pytest.raises(ParameterError, match=r"^rng = .* expected a numpy.random.Generator, an"):
+        sample(Task(4, 1, 2.0), 9, dimension=5, rng=bad)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="rng"):
+        BinomialCount(0.4).draw(4, 50, bad)  # type: ignore[arg-type]
