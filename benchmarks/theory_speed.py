@@ -2,8 +2,8 @@
 
     python benchmarks/theory_speed.py [--repeats 3] [--json]
 
-CPU seconds of the process, the best of several repeats. Before each repeat the kept laws of
-features are forgotten, except in the rows that say so. Each row has its target and a verdict.
+CPU seconds of the process, the best of several repeats. Each repeat draws its laws of features
+anew, except in the rows that say so, which are one path. Each row has its target and a verdict.
 """
 
 import argparse
@@ -16,14 +16,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import resource
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from naive_theory import AGREEMENT, SOLVERS, agree, naive_predict
 
 from sparsetoken import Prediction, Query, Task, Training, curve, oracle, predict
-from sparsetoken.theory.laws import attention_law
-from sparsetoken.theory.token_law import draw_tokens
+from sparsetoken.numerics.memory import path_memory
 
 TASK = Task(length=10, informative=1, strength=5.0)
 TRAINING = Training(alpha0=4.0, alpha1=2.0)
@@ -58,20 +58,14 @@ class Row:
         return f"| {self.name} | {self.value:.3g} {self.unit} | {target} | {self.verdict} |"
 
 
-def forget() -> None:
-    attention_law.cache_clear()
-    draw_tokens.cache_clear()
-
-
 def seconds(function: Callable[[], object], repeats: int, keep: bool = False) -> float:
     """Return the least CPU time of a call, without the laws of calls before unless `keep`."""
     times = []
-    for _ in range(repeats):
-        if not keep:
-            forget()
-        begin = time.process_time()
-        function()
-        times.append(time.process_time() - begin)
+    with path_memory() if keep else nullcontext():
+        for _ in range(repeats):
+            begin = time.process_time()
+            function()
+            times.append(time.process_time() - begin)
     return min(times)
 
 

@@ -1,16 +1,23 @@
-"""Results are kept up to a number of bytes, the latest ones."""
+"""Large results are kept while a path lasts, up to a number of bytes, and freed when it ends."""
+
+import gc
+import weakref
+from contextlib import suppress
 
 import numpy as np
 
 from sparsetoken import Query, Task
-from sparsetoken.numerics.memory import bounded_cache
-from sparsetoken.theory.laws import attention_law
+from sparsetoken.numerics.memory import kept_on_path, kept_results, path_memory
+from sparsetoken.theory.laws import FeatureLaw, attention_law
+
+LAW = (Task(4, 1, 3.0), Query(0.5, 1.0), 5)
 
 
+@path_memory()
 def test_the_latest_results_are_kept_as_far_as_they_fit() -> None:
     calls = []
 
-    @bounded_cache(limit=3 * 800)
+    @kept_on_path(limit=3 * 800)
     def zeros(count: int) -> tuple[np.ndarray, int]:
         calls.append(count)
         return np.zeros(count), count
@@ -24,16 +31,51 @@ def test_the_latest_results_are_kept_as_far_as_they_fit() -> None:
     assert calls == [100, 101, 98, 50]
     zeros(101)
     assert calls[-1] == 101
-    assert zeros.size <= 3 * 800
+    assert 0 < kept_results(zeros).size <= 3 * 800
     assert zeros(1000) is not zeros(1000)
-    zeros.cache_clear()
-    assert (zeros.size, zeros.hits) == (0, 0)
 
 
+def test_results_are_freed_with_the_path_that_keeps_them() -> None:
+    with path_memory():
+        law = weakref.ref(attention_law(*LAW))
+        assert attention_law(*LAW) is law()
+    gc.collect()
+    assert law() is None
+
+
+def test_nothing_is_kept_without_a_path() -> None:
+    assert attention_law(*LAW) is not attention_law(*LAW)
+    assert kept_results(attention_law).size == 0
+
+
+def test_nested_paths_share_the_outermost_ones_results() -> None:
+    with path_memory():
+        with path_memory():
+            law = attention_law(*LAW)
+        assert attention_law(*LAW) is law
+
+
+def test_a_path_that_fails_frees_its_results() -> None:
+    with suppress(ZeroDivisionError), path_memory():
+        attention_law(*LAW)
+        raise ZeroDivisionError
+    assert kept_results(attention_law).size == 0
+
+
+def test_the_size_of_a_law_has_all_that_it_will_hold() -> None:
+    law = attention_law(*LAW)
+    parts = [law.coordinates, law.scale, law.label, law.weight, law.removed]
+    parts += [law.signed, law.per_scale]
+    parts += [array for part in law.scale_ranges for array in (part.points, part.unit)]
+    assert law.nbytes == sum(part.nbytes for part in parts)
+    assert isinstance(law, FeatureLaw)
+
+
+@path_memory()
 def test_laws_of_many_queries_stay_within_their_bytes() -> None:
-    """Forty laws of 2^12 points a class would take more than 100 MB."""
-    attention_law.cache_clear()
-    for index in range(40):
+    """Sixty laws of 2^12 points a class would take more than 400 MB."""
+    for index in range(60):
         attention_law(Task(4, 1, 3.0), Query(0.5, 0.5 + 0.1 * index), 12)
-    assert 0 < attention_law.size <= 64e6
-    assert attention_law.misses == 40
+    found = kept_results(attention_law)
+    assert 2**26 < found.size <= 2**27
+    assert found.misses == 60

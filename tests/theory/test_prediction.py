@@ -1,3 +1,4 @@
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +22,7 @@ from sparsetoken import (
     predict,
     register_loss,
 )
+from sparsetoken.numerics.memory import kept_results, path_memory
 from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
 from sparsetoken.theory.prediction import FIRST_SIZE, LEAST_SIZE
@@ -322,12 +324,31 @@ def test_uncertainty_covers_the_deviation_from_a_finer_run(monkeypatch: pytest.M
     assert sum(inside) >= 8
 
 
-def test_the_law_of_features_is_kept() -> None:
-    attention_law.cache_clear()
+@path_memory()
+def test_the_law_of_features_is_kept_for_the_next_prediction_of_a_path() -> None:
     predict(TASK, Training(1.0, 2.0), query=QUERY, tolerance=1.0)
     predict(TASK, Training(1.0, 3.0, loss="square"), query=QUERY, tolerance=1.0)
-    assert attention_law.misses == 1
+    assert kept_results(attention_law).misses == 1
+    assert kept_results(attention_law).hits > 1
     assert attention_law(TASK, QUERY, LEAST_SIZE) is attention_law(TASK, QUERY, LEAST_SIZE)
+
+
+@pytest.mark.parametrize("metrics", [False, True], ids=["curve", "metrics"])
+def test_after_a_curve_nothing_large_is_left(metrics: bool) -> None:
+    """Its laws and tokens take 6 MB; what stays are its points, and small tables."""
+
+    def ask(tolerance: float) -> object:
+        found = curve(TASK, Training(4.0, 2.0), values=[1.0, 2.0], tolerance=tolerance)
+        return [point.metrics("auc", "hit_rate") for point in found] if metrics else found
+
+    ask(1.0)  # for the constants
+    tracemalloc.start()
+    kept = ask(3e-5)
+    left, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept
+    assert most > 5e6
+    assert left < 1e5
 
 
 @settings(

@@ -45,7 +45,6 @@ def test_only_so_many_tokens_are_drawn_one_by_one() -> None:
     (group,) = draw_tokens((10**6,), 4, (0,))
     assert group.values.shape == (16, EXPLICIT)
     assert group.rest == 10**6 - EXPLICIT
-    assert draw_tokens((10**6,), 4, (0,)) is draw_tokens((10**6,), 4, (0,))
 
 
 # KS tests at level 1e-3 each, 3 per setting: Bonferroni level 2 % over all; seeds fixed.
@@ -112,7 +111,6 @@ def test_where_attention_finds_the_signal_points_in_the_tails_make_means_accurat
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def error() -> float:
-        attention_law.cache_clear()
         law = attention_law(Task(10, 1, 5.0), Query(0.9, 1.5), 8)
         confused = (law.label > 0) * np.exp(-law.coordinates[:, 0])
         return replicate_error(law.by_replicate(confused))
@@ -120,7 +118,6 @@ def test_where_attention_finds_the_signal_points_in_the_tails_make_means_accurat
     skewed = error()
     monkeypatch.setattr(laws, "_FOUND", np.inf)
     even = error()
-    attention_law.cache_clear()
     # It is 8 times as accurate; the error of 8 replicates is uncertain by a quarter.
     assert even > 3 * skewed
 

@@ -22,6 +22,7 @@ from sparsetoken.cli.sweep import sweep
 from sparsetoken.cli.terminal import prepare_streams, written_out
 from sparsetoken.cli.theory import align, capacity, oracle, predict
 from sparsetoken.files import NO_ROOM
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.validation import ParameterError
 
 __all__ = ["main"]
@@ -37,7 +38,8 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with path_memory():  # a command is one path: its metrics share the laws of its errors
+                return super().invoke(ctx)
         except ParameterError as error:
             raise click.UsageError(str(error)) from None
         except KeyboardInterrupt:

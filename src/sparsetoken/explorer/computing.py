@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsetoken.learning.features import attention_weights
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record, measured
 from sparsetoken.simulation.sampling import sample
@@ -173,6 +174,7 @@ def share_out(training: Training, classifier: str, alpha: float) -> Training:
 
 
 @one_thread
+@path_memory()
 def compute(batch: Batch, check: Callable[[], None]) -> list[Point]:
     """Return the points that are asked for; `check` is called before each and may raise."""
 

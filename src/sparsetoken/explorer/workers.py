@@ -18,6 +18,7 @@ from typing import Any
 
 from sparsetoken.explorer.computing import Batch, Point, Stale, compute
 from sparsetoken.extensions import import_extensions, imported_extensions
+from sparsetoken.numerics.memory import path_memory
 
 __all__ = ["Crew", "in_a_process", "listen", "start_process"]
 
@@ -218,7 +219,8 @@ def _work(connection: Connection) -> None:
         except Exception as error:  # noqa: BLE001 the server decides what to tell
             return error
 
-    with suppress(BrokenPipeError):  # a server that is gone needs no answer
+    # Requests that follow each other share laws: all that a worker answers is one path.
+    with path_memory(), suppress(BrokenPipeError):  # a server that is gone needs no answer
         connection.send("ready")
         while True:
             batch = inbox.get()

@@ -1,60 +1,102 @@
-"""How much memory there is, and results that are kept for repeated calls up to a number of bytes."""
+"""How much memory there is, and large results that are kept while a path lasts.
+
+A path is a curve, a map, a plan, a single prediction, or all that a process of the explorer answers:
+whatever asks for the same law again and again. It opens `path_memory`, which keeps the results of
+functions marked `kept_on_path` and frees them when the path ends. Nested paths share the outermost one's.
+Without a path nothing is kept.
+
+Only what is small and the same for every setting stays for the life of the process, by `functools`:
+nodes and weights of quadrature rules, direction numbers, tables of a few kilobytes and records of a
+few numbers.
+"""
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
-__all__ = ["ByteCache", "bounded_cache", "require_memory"]
+__all__ = ["kept_on_path", "kept_results", "path_memory", "require_memory"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class ByteCache(Generic[P, R]):
-    """A function whose last results are kept, as many as fit in `limit` bytes of arrays.
+@dataclass
+class Results:
+    """The last results of one function, as many as fit in `limit` bytes of arrays.
 
     A result that does not fit alone is not kept.
     """
 
-    def __init__(self, function: Callable[P, R], limit: int) -> None:
-        update_wrapper(self, function)
-        self._function = function
-        self._limit = limit
-        self._results: OrderedDict[Any, tuple[R, int]] = OrderedDict()
-        self.hits = self.misses = self.size = 0
+    limit: int
+    size: int = 0
+    hits: int = 0
+    misses: int = 0
+    _kept: OrderedDict[Any, tuple[Any, int]] = field(default_factory=OrderedDict)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the kept result for these arguments, or a new one."""
-        key = (args, tuple(sorted(kwargs.items())))
-        if key in self._results:
+    def get(self, key: Any, make: Callable[[], R]) -> R:
+        """Return the kept result for a key, or a new one."""
+        if key in self._kept:
             self.hits += 1
-            self._results.move_to_end(key)
-            return self._results[key][0]
+            self._kept.move_to_end(key)
+            found: R = self._kept[key][0]
+            return found
         self.misses += 1
-        result = self._function(*args, **kwargs)
+        result = make()
         size = _array_bytes(result)
-        if size <= self._limit:
-            self._results[key] = (result, size)
+        if size <= self.limit:
+            self._kept[key] = (result, size)
             self.size += size
-        while self.size > self._limit:
-            _, (_, oldest) = self._results.popitem(last=False)
+        while self.size > self.limit:
+            _, (_, oldest) = self._kept.popitem(last=False)
             self.size -= oldest
         return result
 
-    def cache_clear(self) -> None:
-        """Forget all results."""
-        self._results.clear()
-        self.hits = self.misses = self.size = 0
+
+_PATH: ContextVar[dict[Any, Results] | None] = ContextVar("results of the path", default=None)
 
 
-def bounded_cache(limit: int) -> Callable[[Callable[P, R]], ByteCache[P, R]]:
-    """Return a decorator that keeps the results of a function, up to `limit` bytes of arrays."""
-    return lambda function: ByteCache(function, limit)
+@contextmanager
+def path_memory() -> Iterator[None]:
+    """Keep the results of `kept_on_path` functions until the end; a decorator as well.
+
+    Not for generator functions, whose body runs after the decorated call has returned.
+    """
+    if _PATH.get() is not None:
+        yield
+        return
+    before = _PATH.set({})
+    try:
+        yield
+    finally:
+        _PATH.reset(before)
+
+
+def kept_on_path(limit: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that keeps the results of a function, up to `limit` bytes, for a path."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            path = _PATH.get()
+            if path is None:
+                return function(*args, **kwargs)
+            results = path.setdefault(call, Results(limit))
+            key = (args, tuple(sorted(kwargs.items())))
+            return results.get(key, lambda: function(*args, **kwargs))
+
+        return call
+
+    return decorate
+
+
+def kept_results(function: Callable[..., Any]) -> Results:
+    """Return what the path keeps of a `kept_on_path` function; nothing without a path."""
+    return (_PATH.get() or {}).get(function, Results(0))
 
 
 def require_memory(what: str, needed: float) -> None:
@@ -70,8 +112,8 @@ def require_memory(what: str, needed: float) -> None:
 
 def _array_bytes(value: Any) -> int:
     """Return the size of the arrays in a value: in tuples and dataclasses too."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
     if isinstance(value, tuple | list):
         return sum(map(_array_bytes, value))
     if is_dataclass(value):

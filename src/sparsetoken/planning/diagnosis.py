@@ -12,6 +12,7 @@ from sparsetoken.estimators.comparison import Comparison, ComparisonRow, compare
 from sparsetoken.estimators.scaling import in_plain_units
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.limits import MOST_REPEATS
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.diagnosis_figure import draw_diagnosis
 from sparsetoken.planning.learning_curve import labels_of
 from sparsetoken.planning.signal_estimate import (
@@ -124,6 +125,7 @@ class Diagnosis(Record):
         return draw_diagnosis(self, self._projections, figure)
 
 
+@path_memory()
 def diagnose(
     X: Any,
     y: Any,

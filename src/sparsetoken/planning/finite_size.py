@@ -9,6 +9,7 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.records import Record
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Query, Task, Training
@@ -61,6 +62,7 @@ class FiniteSize(Record):
     uncertainty: Mapping[str, float]
 
 
+@path_memory()
 def finite_size(
     task: Task,
     training: Training,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from sparsetoken.extensions import import_extensions, imported_extensions
+from sparsetoken.numerics.memory import path_memory
 
 __all__ = ["finished"]
 
@@ -36,6 +37,10 @@ def finished(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[tuple[i
 
 
 def _in_worker(modules: Sequence[str], index: int, call: Callable[[], T]) -> tuple[int, T]:
-    """Make known what the caller's modules have added; return the index and the result."""
+    """Make known what the caller's modules have added; return the index and the result.
+
+    In a process of its own a call is a path of its own.
+    """
     import_extensions(modules)
-    return index, call()
+    with path_memory():
+        return index, call()

@@ -11,6 +11,7 @@ import numpy as np
 from sparsetoken import __version__, validation
 from sparsetoken.arrays import Array
 from sparsetoken.limits import MOST_WORKERS
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.parallel import finished
@@ -122,6 +123,7 @@ class PhaseMap:
         return draw_phase_map(self, level, figure)
 
 
+@path_memory()
 def phase_map(
     task: Task,
     training: Training,

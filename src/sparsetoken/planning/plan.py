@@ -9,6 +9,7 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import get_loss
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.best_training import (
     LARGEST_RATIO,
     chance_of,
@@ -144,6 +145,7 @@ class Plan(Record):
         return draw_plan(self, axes)
 
 
+@path_memory()
 def plan(
     task: Task,
     *,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.best_training import (
     METRICS,
     TOLERANCE,
@@ -40,6 +41,7 @@ _MOST_LINEAR = 100
 
 
 @styled
+@path_memory()
 def draw_plan(found: "Plan", axes: Any = None) -> Any:
     """Draw a plan and return its axes."""
     training, task = found.training, found.task

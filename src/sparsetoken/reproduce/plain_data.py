@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.learning.stages import train
+from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.reproduce.measurement import as_argument, measures
 from sparsetoken.simulation.random_streams import stream
 from sparsetoken.task import Task, Training
@@ -31,7 +31,7 @@ def _correlated(values: Array, axis: int) -> Array:
     return np.moveaxis(values, 0, axis)
 
 
-@lru_cache(maxsize=2)
+@kept_on_path(2**22)
 def _digits(whitened: bool) -> Array:
     """Return the images of scikit-learn's digits, with unit variance, whitened or only scaled."""
     from sklearn.datasets import load_digits

@@ -9,7 +9,6 @@ test set is needed (docs/theory.md, section 7).
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -221,14 +220,11 @@ def _spread_counts(task: Task, count: int, rng: np.random.Generator) -> Array:
     return np.asarray(known.values[np.minimum(places, len(known.values) - 1)])
 
 
-@lru_cache(maxsize=2)
 def _sobol(length: int) -> Array:
     """Return Sobol points (N, min(length, 128)); N falls with length, from 1024 to 64."""
     count = min(MOST_POINTS, LAW_ENTRIES // (REPLICATES * length))
     exponent = max(6, int(math.log2(max(count, 1))))
-    points = plain_sobol_points(min(length, SOBOL_TOKENS), exponent)
-    points.flags.writeable = False
-    return points
+    return plain_sobol_points(min(length, SOBOL_TOKENS), exponent)
 
 
 def _shifted_normals(points: Array, length: int, rng: np.random.Generator) -> Array:

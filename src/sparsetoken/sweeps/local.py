@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from sparsetoken import validation
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.sweeps.worker import use_one_thread
 
 __all__ = ["LocalExecutor", "WorkerDied"]
@@ -182,6 +183,11 @@ def _work(connection: Connection) -> None:
     use_one_thread()
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     connection.send(True)
+    with path_memory():  # cells share laws: all that a worker computes is one path
+        _serve(connection)
+
+
+def _serve(connection: Connection) -> None:
     while True:
         try:
             call = connection.recv_bytes()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sparsetoken import __version__
 from sparsetoken.extensions import import_extensions
+from sparsetoken.numerics.memory import path_memory
 
 __all__ = ["RESERVED_COLUMNS", "Attempt", "attempt", "use_one_thread"]
 
@@ -73,7 +74,8 @@ def attempt(
     start = time.perf_counter()
     try:
         import_extensions(imports)
-        values = function(settings) if trial is None else function(settings, trial)
+        with path_memory():
+            values = function(settings) if trial is None else function(settings, trial)
         result = {name: _plain(value) for name, value in values.items()}
         _check_names(result, settings)
         text = json.dumps(result, separators=(",", ":"))

@@ -8,6 +8,7 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
@@ -68,6 +69,7 @@ class Capacity(Record):
 
 
 @one_thread
+@path_memory()
 def capacity(
     task: Task,
     training: Training | None = None,
@@ -112,6 +114,7 @@ def capacity(
 
 
 @one_thread
+@path_memory()
 def capacity_curve(
     task: Task,
     training: Training | None = None,

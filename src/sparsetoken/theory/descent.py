@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss, get_loss
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
@@ -108,6 +109,7 @@ class DescentState(Ranked, Record):
 
 
 @one_thread
+@path_memory()
 def descend(
     task: Task, steps: Sequence[Step], *, loss: str = "logistic", tolerance: float = 1e-3
 ) -> Curve[DescentState]:
@@ -155,6 +157,7 @@ def descend(
 
 
 @one_thread
+@path_memory()
 def glance(task: Task, steps: Sequence[Step], *, loss: str = "logistic") -> dict[str, float]:
     """Return what `descend` says after the last step, by few points and without bars: for searches."""
     draws = _Draws.make(task, _GLANCE_SIZE, replicates=1)

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
@@ -124,6 +125,7 @@ class HardPhase(Record):
 
 
 @one_thread
+@path_memory()
 def floor(task: Task, alpha: float, *, tolerance: float = 1e-3) -> Floor:
     """Return the Bayes floor with α = n/d labelled sequences and an unknown signal.
 
@@ -163,6 +165,7 @@ def floor(task: Task, alpha: float, *, tolerance: float = 1e-3) -> Floor:
         size += 1
 
 
+@path_memory()
 def floor_curve(
     task: Task,
     *,
@@ -214,6 +217,7 @@ def floor_curve(
 
 
 @one_thread
+@path_memory()
 def hard_phase(task: Task, *, tolerance: float = 1e-2) -> HardPhase | None:
     """Return where the hard phase begins and ends in α, or None if there is none.
 

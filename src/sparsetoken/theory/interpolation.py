@@ -8,13 +8,13 @@ resolution, and points of a large scale the other way round.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.theory.moments import GRADIENT_MOMENTS
 
 __all__ = [
@@ -58,6 +58,9 @@ _HESSIAN_TOLERANCE = 1e-3
 _WIDTH = 0.8
 _NARROW = 0.4
 _MANY_POINTS = 2**13
+
+# What the transforms of all shapes of a path may take: some hundred shapes of a hundred rows.
+_KEPT_BYTES = 2**24
 
 # Points that are looked up at once: their work arrays stay in the processor's cache.
 _CHUNK = 2048
@@ -267,7 +270,7 @@ def _worth(part: ScaleRange, shapes: Mapping[int, Shape]) -> bool:
     return rows * columns <= min(_NODES_OF_A_POINT * len(part.points), _MOST_NODES)
 
 
-@lru_cache(maxsize=256)
+@kept_on_path(_KEPT_BYTES)
 def _nodes(count: int) -> Array:
     return np.cos(np.pi * (np.arange(count) + 0.5) / count)
 
@@ -285,7 +288,7 @@ def _nodes_in(count: int, span: Span) -> Array:
     return np.asarray(0.5 * (span[0] + span[1]) + 0.5 * (span[1] - span[0]) * _nodes(count))
 
 
-@lru_cache(maxsize=256)
+@kept_on_path(_KEPT_BYTES)
 def _transform(count: int) -> Array:
     """Return the matrix that takes values at the Chebyshev nodes to coefficients."""
     matrix = chebyshev.chebvander(_nodes(count), count - 1).T * (2 / count)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
-from sparsetoken.numerics.memory import bounded_cache
+from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
 from sparsetoken.theory.mixture import label_strata
@@ -52,6 +52,9 @@ SMOOTH_SHARPNESS = 1.0
 
 # From this advantage of an informative token on, in its score, attention mostly finds it.
 _FOUND = 2.0
+
+# What the laws of a path may take: at the finest tolerance, those of training and of test.
+_KEPT_BYTES = 2**27
 
 # How often the points of a class are halved for a compressed law: 128 cells.
 _CUTS = 7
@@ -110,6 +113,13 @@ class FeatureLaw(_Points):
     replicates: int = 1
     dimension_ratio: float = 1.0
     further: Array | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arrays, with those that are made when they are asked for."""
+        numbers, k, lost = len(self.scale), len(self.noisy), self.removed.shape[1]
+        columns = (k + 3 + lost + (self.further is not None), k + 1 + lost, k + 2 + lost, 2)
+        return int(numbers * sum(columns) * self.scale.itemsize)
 
     @cached_property
     def signed(self) -> Array:
@@ -269,7 +279,7 @@ def _few_points(task: Task, shift: float, scale: float, dimension_ratio: float =
     )
 
 
-@bounded_cache(limit=64_000_000)
+@kept_on_path(limit=_KEPT_BYTES)
 def attention_law(
     task: Task,
     query: Query,
@@ -281,7 +291,7 @@ def attention_law(
 ) -> FeatureLaw:
     """Return the law of attention features, by 2^log2_points points a class and replicate.
 
-    Kept for repeated calls. The same seed gives the same points whatever the query, so that curves
+    Kept while a path lasts. The same seed gives the same points whatever the query, so that curves
     are smooth. The points of a `rare` law reach to where positives look like negatives and the
     other way round: low informative tokens, and high ones of the others.
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import bdtr, log_ndtr, ndtr, ndtri
 
 from sparsetoken import validation
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.quadrature import panels
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training
@@ -125,6 +126,7 @@ class Localisation(Record):
         )
 
 
+@path_memory()
 def localise(
     task: Task,
     training: Training | None = None,

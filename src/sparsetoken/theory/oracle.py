@@ -12,6 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
@@ -147,6 +148,7 @@ class RequiredStrength(Record):
 
 
 @one_thread
+@path_memory()
 def oracle(
     task: Task,
     *,
@@ -185,6 +187,7 @@ def oracle(
 
 
 @one_thread
+@path_memory()
 def required_strength(
     task: Task,
     *,
@@ -260,6 +263,7 @@ def _between_bounds(task: Task, error: float, found: RequiredStrength) -> Requir
     return replace(found, strength=strength, uncertainty=bar, solution=solution)
 
 
+@path_memory()
 def strength_curve(
     task: Task,
     *,

@@ -7,6 +7,7 @@ from scipy import optimize
 from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.task import Task
 from sparsetoken.theory.replicates import replicate_error
@@ -49,6 +50,7 @@ class BestRanking:
 
 
 @one_thread
+@path_memory()
 def best_ranking(task: Task, classifier: str) -> BestRanking:
     """Return 1 - AUC of "attention" at its best sharpness, of "pooled", "vectorised" or "bayes"."""
     if classifier in _SEARCHED:

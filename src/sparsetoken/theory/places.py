@@ -15,7 +15,6 @@ from (E R)²/L to E R.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -23,6 +22,7 @@ from scipy.special import expit, gammaln, logit
 
 from sparsetoken.arrays import Array
 from sparsetoken.informative import CountLaw
+from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.task import Task
 from sparsetoken.theory.mixture import label_strata
@@ -51,6 +51,8 @@ _EXACT_NODES = 18
 _SAMPLED_NODES = 10
 # Where all but this of the places are known, nothing is computed any more.
 _KNOWN = 1e-13
+# What the laws of a path may take; one takes some ten kilobytes.
+_KEPT_BYTES = 2**20
 # How far, in logarithms, a law may be from a binomial one before probabilities underflow.
 _MOST_UNEVEN = 250.0
 
@@ -246,6 +248,12 @@ class PlacesLaw:
         self.known = self._known()
         self._integrals = [np.zeros(self.replicates)]
 
+    @property
+    def nbytes(self) -> int:
+        """Size of the panels, with those that are made when they are asked for."""
+        panels = 1 + int(self.known / _PANEL)
+        return panels * self.replicates * (2 * self._nodes + 2) * 8
+
     def _known(self) -> float:
         if not self._mixed:
             return float(2 * np.sqrt(np.log(self.fewer * self.length / _KNOWN)))
@@ -336,9 +344,9 @@ def _task(length: int, informative: int | CountLaw) -> Task:
     return Task(length, informative, strength=1.0)
 
 
-@lru_cache(maxsize=16)
+@kept_on_path(_KEPT_BYTES)
 def places_law(length: int, informative: int | CountLaw, log2_points: int) -> PlacesLaw:
-    """Return the law of places, kept for repeated calls: it depends on L and R alone."""
+    """Return the law of places, kept while a path lasts: it depends on L and R alone."""
     task = _task(length, informative)
     known = task.counts
     fewer = int(known.values[-1])

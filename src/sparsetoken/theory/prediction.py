@@ -10,6 +10,7 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
@@ -145,6 +146,7 @@ class Prediction(Ranked, Record):
     )
 
     @cached_property
+    @path_memory()
     def ranking(self) -> Ranking:
         """How well the scores rank fresh sequences."""
         assert self._tested is not None
@@ -188,6 +190,7 @@ METRICS = (*RANKING, *LOCALISATION)
 
 
 @one_thread
+@path_memory()
 def predict(
     task: Task,
     training: Training,
@@ -241,6 +244,7 @@ def predict(
 
 
 @one_thread
+@path_memory()
 def curve(
     task: Task,
     training: Training,

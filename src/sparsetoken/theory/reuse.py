@@ -12,7 +12,7 @@ from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
-from sparsetoken.numerics.memory import bounded_cache
+from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.numerics.sobol import sobol_points
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import QueryStep
@@ -207,11 +207,11 @@ class _Tokens:
     normals: Array
 
 
-@bounded_cache(_KEPT_BYTES)
+@kept_on_path(_KEPT_BYTES)
 def _draw(part: Stratum, seed: tuple[int, ...]) -> tuple[Array, tuple[_Tokens, ...]]:
     """Draw the numbers beside the tokens (n, 4), all standard normal, and the tokens by group.
 
-    The same for all settings of one length, and so kept for the next ones.
+    The same for all settings of one length, and so kept for the next ones of a path.
     """
     counts = part.counts
     kept = [min(count, EXPLICIT) for count in counts]

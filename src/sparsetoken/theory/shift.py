@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsetoken import validation
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
@@ -63,6 +64,7 @@ class Shift(Record):
 
 
 @one_thread
+@path_memory()
 def shift(
     task: Task,
     training: Training,

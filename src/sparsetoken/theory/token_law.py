@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import erfcx, ndtr, ndtri_exp
 
 from sparsetoken.arrays import Array
-from sparsetoken.numerics.memory import bounded_cache
+from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.numerics.sobol import sobol_points
 from sparsetoken.theory.replicates import REPLICATES
 
@@ -63,7 +63,7 @@ class TokenGroup:
     normals: Array
 
 
-@bounded_cache(limit=64_000_000)
+@kept_on_path(limit=64_000_000)
 def draw_tokens(
     counts: tuple[int, ...],
     log2_points: int,
@@ -73,7 +73,7 @@ def draw_tokens(
 ) -> tuple[TokenGroup, ...]:
     """Draw groups of independent standard normal tokens at 2^log2_points scrambled Sobol points.
 
-    At most `most` tokens of a group are drawn one by one. Kept for repeated calls: the tokens do
+    At most `most` tokens of a group are drawn one by one. Kept while a path lasts: the tokens do
     not depend on the signal or the query.
 
     With `mean_first` and all tokens drawn, the mean of a sequence has a coordinate of its own: it
@@ -84,7 +84,7 @@ def draw_tokens(
     return _groups(logs, counts, most, mean_first)
 
 
-@bounded_cache(limit=64_000_000)
+@kept_on_path(limit=64_000_000)
 def draw_weighted_tokens(
     counts: tuple[int, ...],
     log2_points: int,
@@ -145,7 +145,7 @@ def _log_uniforms(
     return _log_points(dimensions, log2_points, seed)
 
 
-@bounded_cache(limit=32_000_000)
+@kept_on_path(limit=32_000_000)
 def _log_points(dimensions: int, log2_points: int, seed: tuple[int, ...]) -> Array:
     """Return the logarithms of scrambled Sobol points: the same for all long sequences."""
     return np.asarray(np.log(sobol_points(dimensions, log2_points, np.random.default_rng(seed))))
