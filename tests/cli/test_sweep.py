@@ -232,3 +232,10 @@ class _Failing:
 
     def shutdown(self, **_: object) -> None:
         pass
+
+
+def test_workers_beside_a_cluster_are_refused(study: Path) -> None:
+    result = sweep("run", study, "--dask", "tcp://127.0.0.1:1", "--workers", 2)
+    assert result.exit_code == 2
+    assert "--workers has no meaning with --dask" in result.output
+    assert "cannot reach" in sweep("run", study, "--dask", "tcp://127.0.0.1:1").output

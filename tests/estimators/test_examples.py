@@ -109,3 +109,9 @@ def test_digit_bags_hold_one_wanted_digit_and_share_no_image() -> None:
     for argument in ("length", "train", "test", "halves_of"):
         with pytest.raises(ParameterError, match=f"^{argument} = 0 is not valid"):
             digit_bags(**{"length": 7, argument: 0})
+
+
+@pytest.mark.parametrize("digit", [10, -1, "9", [3, 11]])
+def test_digits_that_do_not_exist_are_refused(digit: object) -> None:
+    with pytest.raises(ParameterError, match="digit = "):
+        digit_bags(4, digit=digit)  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """Separability: both verdicts must carry a proof, and agree with a linear program."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -138,3 +140,23 @@ def test_features_far_from_zero_are_centred(offset, kept):
     if not kept:
         assert centre == pytest.approx(features.mean(axis=0))
         assert unit == pytest.approx(np.sqrt(4) * 0.1, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"tolerance": 0.0}, "tolerance = 0.0"),
+        ({"tolerance": "fine"}, "tolerance = 'fine'"),
+        ({"max_steps": -1}, "max_steps = -1"),
+        ({"start": 3}, "start = 3"),
+        ({"start": (np.ones(3), 0.0)}, r"start = \(3,\) .* \(2 finite weights, a finite bias\)"),
+        ({"start": (np.array([1.0, np.nan]), 0.0)}, "start = 'nan or infinity'"),
+        ({"start": (np.ones(2), "none")}, "bias of start = 'none'"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_refused(bad: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        separability(np.eye(2), np.array([1, -1]), **bad)
+    if "start" not in bad:
+        with pytest.raises(ParameterError, match=message):
+            fit_readout(np.eye(2), np.array([1, -1]), loss="logistic", ridge=0.1, **bad)

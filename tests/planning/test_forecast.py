@@ -200,6 +200,7 @@ X, Y = two_clouds(100, 9)
         ({"target": 0}, "target = 0 "),
         ({"horizon": 0.5}, "horizon = 0.5"),
         ({"assurance": 1}, "assurance = 1"),
+        ({"assurance": 0.9}, "assurance = 0.9 is not valid: expected its default without a target"),
         ({"repeats": 0}, "repeats = 0"),
         ({"repeats": 10**20}, "repeats = 10+ .* in "),
         ({"smallest": 2}, "smallest = 2 .* between 4, so that no class is missing"),

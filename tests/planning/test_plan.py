@@ -416,6 +416,7 @@ def test_text_study_and_figure(tmp_path: Path) -> None:
         ({"samples": 5}, "samples = 5 .* >= 10"),
         ({"error": 0.1, "dimension": 1}, "dimension = 1"),
         ({"error": 0.1, "assurance": 0.2}, "assurance = 0.2"),
+        ({"samples": 400, "assurance": 0.9}, "assurance = 0.9 is not valid: expected its default"),
         ({"error": 0.1, "trials": -1}, "trials = -1"),
         ({"error": 0.1, "trials": 1}, "trials = 1 .* 0, or at least 2"),
         ({"error": 0.1, "losses": ()}, "losses = .* at least one loss"),

@@ -140,6 +140,8 @@ def test_bad_input_is_named() -> None:
         learn_direction(task, np.zeros((3, 4, 2)), np.ones(3))
     with pytest.raises(ParameterError, match="values -1 and"):
         learn_direction(task, np.zeros((3, 5, 2)), np.zeros(3))
+    with pytest.raises(ParameterError, match="tolerance = -1"):
+        learn_direction(task, np.zeros((3, 5, 2)), np.ones(3), tolerance=-1)
 
 
 def test_every_trial_is_told_when_it_is_done() -> None:

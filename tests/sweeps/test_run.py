@@ -267,6 +267,7 @@ def test_bad_cells_are_refused_before_a_store_is_made(
         {"retries": -1},
         {"trials": 1.5},
         {"dask": "tcp://here", "executor": ThreadPoolExecutor(1)},
+        {"workers": 2, "dask": "tcp://here"},
     ],
 )
 def test_bad_arguments_are_refused(tmp_path: Path, bad: dict[str, Any]) -> None:

@@ -138,6 +138,13 @@ def run(
     """Run what is missing of STUDY; stop it at any time and run it again to go on."""
     from sparsetoken.sweeps import read_study, run_sweep
 
+    if dask is not None:
+        given = click.get_current_context().get_parameter_source("workers")
+        if given is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError(
+                "--workers has no meaning with --dask, whose workers are its own"
+            )
+        workers = 1
     path = _store_path(study, store)
     grid = read_study(study)
     check_folder(path.parent)

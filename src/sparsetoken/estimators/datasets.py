@@ -82,6 +82,7 @@ def digit_bags(
     length = integer("length", length, low=1)
     counts = integer("train", train, low=2), integer("test", test, low=2)
     rate = real("positive_rate", positive_rate, low=0, high=1)
+    wanted = [integer("digit", one, low=0, high=9) for one in np.atleast_1d(digit).tolist()]
     if halves_of is not None:
         halves_of = integer("halves_of", halves_of, low=1)
     rng = np.random.default_rng([seed, length])
@@ -90,7 +91,7 @@ def digit_bags(
     order = rng if halves_of is None else np.random.default_rng([seed, halves_of])
     halves = np.array_split(order.permutation(len(images)), [len(images) // 2])
     first, second = (
-        _draw(images[half], np.isin(digits[half], digit), count, length, rate, rng)
+        _draw(images[half], np.isin(digits[half], wanted), count, length, rate, rng)
         for half, count in zip(halves, counts, strict=True)
     )
     return first, second

@@ -112,6 +112,8 @@ def fit_readout(
     ([0.8], -0.4, 0.0)
     """
     ridge = validation.real("ridge", ridge, low=0)
+    max_steps = validation.integer("max_steps", max_steps, low=0)
+    tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
     loss = loss if isinstance(loss, Loss) else get_loss(loss)
     features, labels = check_examples(features, labels)
     if not (loss.smooth or isinstance(loss, Hinge)):

@@ -1,13 +1,14 @@
 """Is there a linear readout with every margin positive? A verdict with its proof."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples, check_examples
 from sparsetoken.learning.smooth_minimum import NewtonSystem
-from sparsetoken.validation import integer
+from sparsetoken.validation import ParameterError, integer, real
 
 __all__ = ["Separability", "separability"]
 
@@ -97,6 +98,8 @@ def separability(
     """
     features, labels = check_examples(features, labels)
     max_steps = integer("max_steps", max_steps, low=0)
+    tolerance = real("tolerance", tolerance, low=0, inclusive=False)
+    start = _checked_start(start, features.shape[1])
     centre, unit = _units(features)
     if centre is None:
         return _decide(Examples.of(features, labels), start, tolerance, max_steps)
@@ -127,6 +130,20 @@ def _units(features: Array) -> tuple[Array | None, float]:
     scaled -= centre
     spread = float(np.sqrt(np.einsum("nd,nd->", scaled, scaled) / len(scaled))) or 1.0
     return centre * unit, unit * spread
+
+
+def _checked_start(start: Any, dimension: int) -> tuple[Array, float] | None:
+    if start is None:
+        return None
+    accepted = f"({dimension} finite weights, a finite bias)"
+    if not isinstance(start, tuple | list) or len(start) != 2:
+        raise ParameterError("start", start, accepted)
+    weights = np.asarray(start[0])
+    if weights.shape != (dimension,) or weights.dtype.kind not in "iuf":
+        raise ParameterError("start", weights.shape, accepted)
+    if not np.isfinite(weights).all():
+        raise ParameterError("start", "nan or infinity", accepted)
+    return weights, real("bias of start", start[1])
 
 
 def _decide(

@@ -28,6 +28,7 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["Backtest", "Forecast", "Outlook", "RequiredSamples", "agrees", "forecast"]
 
+_ASSURANCE = 0.8
 # The ends and the middle of an 80 % band.
 _LEVELS = np.array([0.1, 0.5, 0.9])
 _BAND = 1.28
@@ -205,7 +206,7 @@ def forecast(
     *,
     target: float | None = None,
     horizon: float = 8,
-    assurance: float = 0.8,
+    assurance: float = _ASSURANCE,
     repeats: int = 3,
     smallest: int | None = None,
     backtest: bool = True,
@@ -266,6 +267,8 @@ def forecast(
     seed = validation.integer("seed", seed, low=0)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     _check_target(target, labels)
+    if target is None and assurance != _ASSURANCE:
+        raise ParameterError("assurance", assurance, "its default without a target")
     sizes = planned_sizes(labels, smallest)
     half = _half(labels, seed) if backtest else None
     count = _Count(FOLDS * repeats * len(sizes), progress)

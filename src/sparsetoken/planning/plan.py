@@ -41,6 +41,7 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["MOST_PREDICTIONS", "Alternative", "Plan", "plan"]
 
+_ASSURANCE = 0.8
 # Predictions of a plan at the most, all told: below 400.
 MOST_PREDICTIONS = MOST_SEARCHED + MOST_SENSITIVITY
 # A query with a smaller cosine is hardly better than none, nor is an error above this share of that
@@ -153,7 +154,7 @@ def plan(
     error: float | None = None,
     auc: float | None = None,
     samples: int | None = None,
-    assurance: float = 0.8,
+    assurance: float = _ASSURANCE,
     trials: int = 40,
     losses: tuple[str, ...] = ("logistic", "square"),
     seed: int = 0,
@@ -210,6 +211,8 @@ def plan(
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     seed = validation.integer("seed", seed, low=0)
     metric, goal = _goal(task, error, auc, samples)
+    if samples is not None and assurance != _ASSURANCE:
+        raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
     validation.instance("losses", losses, tuple)
     for loss in losses:
         get_loss(loss)

@@ -181,6 +181,7 @@ def learn_direction(
     if length != task.length:
         raise ParameterError("tokens in X", length, f"{task.length}, the task's length")
     max_steps = validation.integer("max_steps", max_steps, low=1)
+    tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
     return _learn(
         task, _PlainTokens(np.asarray(sequences[labels > 0], dtype=float)), max_steps, tolerance
     )

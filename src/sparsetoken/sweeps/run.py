@@ -156,7 +156,7 @@ def run_cells(
     imports : sequence of str
         Modules that worker processes import first, for what they register.
     workers : int
-        Local processes.
+        Local processes, or how many there are in the executor.
     dask : str, optional
         Address of a Dask scheduler to use instead.
     executor : Executor, optional
@@ -206,6 +206,8 @@ def run_cells(
         raise validation.ParameterError(
             "dask", dask, "None beside an executor, which does the same work"
         )
+    if dask is not None and workers != 1:
+        raise validation.ParameterError("workers", workers, "1 beside dask, which has its own")
     _check_cells(cells, trials)
     known_as = fingerprint(cells, function, theory, imports)
     with StoreWriter(store, known_as, cells, trials) as writer:
