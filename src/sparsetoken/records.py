@@ -20,6 +20,7 @@ __all__ = [
     "measured",
     "rate_text",
     "readable",
+    "share_text",
     "table_cells",
     "to_frame",
     "with_error",
@@ -235,6 +236,11 @@ def to_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
 def rate_text(value: float) -> str:
     """Return a rate with four decimals, or with two digits where it is small."""
     return f"{value:.4f}" if value >= 1e-3 or value == 0 else f"{value:.2g}"
+
+
+def share_text(share: float) -> str:
+    """Return a share in whole percent: "80 %"."""
+    return f"{100 * share:.0f} %"
 
 
 def with_error(value: Any, error: float | None) -> str:

@@ -61,7 +61,7 @@ def test_any_two_settings_workers_and_capacity() -> None:
     assert "who wins; dotted: attention = pooling, dashed: capacity" in titles
     assert "capacity_ratio" in one.to_rows()[0]
     share = np.mean([row["capacity_ratio"] >= 1 for row in one.to_rows()])
-    assert f"attention separates its training samples in {share:.0%} (below" in str(one)
+    assert f"attention separates its training samples in {100 * share:.0f} % (below" in str(one)
 
 
 def test_an_interrupted_map_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

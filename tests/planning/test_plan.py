@@ -33,7 +33,7 @@ from sparsetoken.planning.plan_check import _assured, _disagreement
 from sparsetoken.planning.sensitivity import anti_alignments, sensitivities
 from sparsetoken.task import Training
 from sparsetoken.theory.oracle_ranking import best_ranking
-from sparsetoken.theory.prediction import Predictor
+from sparsetoken.theory.prediction import Prediction, Predictor
 
 TASK = Task(10, 1, 5.0)
 RARE = Task(20, 2, 3.0, 0.1)
@@ -117,6 +117,56 @@ def test_a_plan_takes_no_more_predictions_than_stated(
     assert len(made) == found.predictions == told[-1][0] <= told[-1][1]
     assert found.predictions <= MOST_PREDICTIONS <= 400
     assert "at most 400 predictions in all" in " ".join((plan.__doc__ or "").split())
+
+
+@pytest.mark.parametrize("metric", ["error", "auc"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_landscape_takes_more_predictions_than_stated(
+    monkeypatch: pytest.MonkeyPatch, metric: str, seed: int
+) -> None:
+    """Predictions at random, which no search can follow to an end: the limits hold all the same."""
+    task = Task(8, 1, 3.0, 0.3)
+    real = predict(task, Training(4.0, 2.0), tolerance=1e-2)
+    rng = np.random.default_rng(seed)
+    made = []
+
+    def at_random(*_: Any) -> Prediction:
+        made.append(1)
+        return replace(real, test_error=float(rng.uniform(0.05, 0.3)))
+
+    monkeypatch.setattr(Predictor, "predict", at_random)
+    area = property(lambda one: 1 - one.test_error)
+    monkeypatch.setattr(Prediction, "auc", area)
+    found = plan(task, dimension=64, trials=0, **{metric: 0.14 if metric == "error" else 0.86})
+    assert len(made) == found.predictions <= MOST_PREDICTIONS
+    assert len(made) > 150
+
+
+def test_a_linear_rival_has_its_own_best_ridge() -> None:
+    """The best ridge of a vectorised classifier is far above attention's largest."""
+    task = Task(10, 5, 1.5)
+    found = plan(task, dimension=60, error=0.15, trials=0)
+    (rival,) = (one for one in found.alternatives if one.name == "vectorised")
+    alpha = (rival.samples or 0) / 60
+    at_ridge = {
+        ridge: predict(task, Training(alpha, alpha, ridge=ridge), classifier="vectorised")
+        for ridge in (0.3, 10.0)
+    }
+    assert at_ridge[0.3].test_error > 0.155
+    assert at_ridge[10.0].test_error == pytest.approx(0.15, abs=2e-3)
+
+
+def test_the_fewest_samples_are_told_with_what_they_reach() -> None:
+    """An easy target takes the ten samples that a plan has at the least: values are theirs."""
+    task = Task(9, 4, 8.66)
+    found = plan(task, dimension=37, error=0.485, trials=0)
+    assert found.samples == 10
+    rivals = {one.name: one for one in found.alternatives}
+    assert {one.samples for one in rivals.values()} == {10}
+    assert rivals["floor"].value == pytest.approx(floor(task, 10 / 37).error, rel=0.1)
+    assert (found.error or 1) > (rivals["floor"].value or 0)
+    needed = [one for one in found.sensitivity if one.setting == "strength"]
+    assert (needed[0].samples_low, needed[0].samples_high) == (10, 10)
 
 
 def test_alternatives_are_what_they_say() -> None:
@@ -368,7 +418,11 @@ def test_an_area_under_the_curve_is_a_target_too() -> None:
     assert found.assurance.simulated == pytest.approx(0.95, abs=0.1)
     assert "AUC if a setting is not as planned" in str(found)
     others = {one.name: one for one in found.alternatives}
-    assert others["floor"].value == pytest.approx(0.95, abs=0.01)
+    assert others["floor"].samples == 10  # fewer would do, but no plan has them
+    learnt = TASK.replace(strength=TASK.strength * floor(TASK, 10 / 80).overlap ** 0.5)
+    best = 1 - best_ranking(learnt, "bayes").misranked
+    assert best > 0.95
+    assert others["floor"].value == pytest.approx(best, abs=2e-3)
     assert others["floor"].samples <= others["message passing"].samples < (found.samples or 0)
     # The floor falls with what is known of the signal, to where all of it is known.
     assert others["floor"].limit == pytest.approx(1 - best_ranking(TASK, "bayes").misranked)

@@ -16,7 +16,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.parallel import finished
 from sparsetoken.planning.phase_figure import draw_phase_map
-from sparsetoken.records import to_frame
+from sparsetoken.records import share_text, to_frame
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.capacity import capacity
 from sparsetoken.theory.laws import LAWS
@@ -320,12 +320,12 @@ def _lines(found: PhaseMap) -> Iterator[str]:
     )
     for name in found.errors:
         share = float(np.mean(found.winners == name))
-        yield f"  {name:12} wins in {share:.0%}"
+        yield f"  {name:12} wins in {share_text(share)}"
     if found.unsolved:
         yield f"  {found.unsolved} predictions did not converge and are left out"
     if found.capacities is not None:
         share = float(np.mean(found.capacities >= 1))
-        yield f"  attention separates its training samples in {share:.0%} (below capacity)"
+        yield f"  attention separates its training samples in {share_text(share)} (below capacity)"
     if "attention" not in found.errors:
         return
     columns, words = [found.crossings()], f"{found.y} for attention to reach an error of 5 %"

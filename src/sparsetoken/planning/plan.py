@@ -11,6 +11,7 @@ from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.best_training import (
+    FEWEST_SAMPLES,
     LARGEST_RATIO,
     chance_of,
     loss_of,
@@ -19,7 +20,6 @@ from sparsetoken.planning.best_training import (
 from sparsetoken.planning.plan_check import MOST_SIZES, Assurance, check_plan
 from sparsetoken.planning.plan_figure import draw_plan
 from sparsetoken.planning.plan_search import (
-    FEWEST_SAMPLES,
     LINEAR,
     MOST_SEARCHED,
     Alternative,
@@ -34,7 +34,7 @@ from sparsetoken.planning.sensitivity import (
     sensitivities,
 )
 from sparsetoken.planning.study_text import study_text
-from sparsetoken.records import Record, rate_text, with_error
+from sparsetoken.records import Record, rate_text, share_text, with_error
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment
 from sparsetoken.validation import ParameterError
@@ -384,7 +384,7 @@ def _lines(found: Plan) -> Iterator[str]:
     task = found.task
     yield (
         f"Signal of strength {task.strength:g} in {task.informative} of {task.length} tokens, "
-        f"{task.positive_rate:.0%} positive, {found.dimension} dimensions"
+        f"{share_text(task.positive_rate)} positive, {found.dimension} dimensions"
     )
     aim = f"{found.metric} {found.target:g}" if found.target is not None else "the least error"
     if found.training is None or found.samples is None:

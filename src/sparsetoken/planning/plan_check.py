@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtri
 
 from sparsetoken.arrays import Array
 from sparsetoken.planning.best_training import METRICS, enlarged, total_samples
-from sparsetoken.records import Record, rate_text, with_error
+from sparsetoken.records import Record, rate_text, share_text, with_error
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Task, Training
 
@@ -71,11 +71,11 @@ class Assurance(Record):
         )
         if self.reached is None:
             return
-        share = f"{self.reached:.0%} of them reach the target"
+        share = f"{share_text(self.reached)} of them reach the target"
         if self.assured_samples is None:
-            yield f"{share}; {self.assurance:.0%} do not with {_FACTORS[-1]:g} times the samples"
+            yield f"{share}; {share_text(self.assurance)} do not with {_FACTORS[-1]:g} times the samples"
         else:
-            yield f"{share}; {self.assurance:.0%} do with {self.assured_samples:,} samples"
+            yield f"{share}; {share_text(self.assurance)} do with {self.assured_samples:,} samples"
 
 
 def check_plan(

@@ -27,6 +27,7 @@ from sparsetoken.plotting import (
     styled,
     tidy_log_ticks,
 )
+from sparsetoken.records import share_text
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.prediction import predict
 
@@ -82,6 +83,7 @@ def _best_linear(found: "Plan", name: str, samples: Array) -> list[float]:
     for total in samples:
         best = search.best(replace(candidate, alpha=float(total) / found.dimension))
         assert best is not None
+        best = search.steadied(best, found.dimension)
         candidate = best.candidate
         values.append(loss_of(found.metric, best.loss))
     return values
@@ -98,5 +100,5 @@ def _mark(axes: Any, found: "Plan") -> None:
     look = LOOKS["bayes"].named("simulated, 80 % of studies")
     draw_simulation(axes, [samples], [checked.simulated], bars, look, "", fmt="o")
     if checked.assured_samples is not None:
-        label = f"{checked.assurance:.0%} of studies"
+        label = f"{share_text(checked.assurance)} of studies"
         draw_boundary(axes, checked.assured_samples, label, color=COLOURS["blue"])

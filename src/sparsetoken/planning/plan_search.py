@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from sparsetoken.planning.best_training import (
+    FEWEST_SAMPLES,
     FINEST,
+    LARGEST_RATIO,
     METRICS,
     MOST_PREDICTIONS,
     SCHEDULES,
@@ -22,14 +24,13 @@ from sparsetoken.planning.crossing import least_enough
 from sparsetoken.planning.parallel import finished
 from sparsetoken.records import Record
 from sparsetoken.task import Task, Training
-from sparsetoken.theory.floor import Floor, floor
-from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.floor import Floor, floor, learnable_overlaps
+from sparsetoken.theory.oracle import oracle, required_strength
 from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.theory.prediction import Prediction, predict
 from sparsetoken.validation import ParameterError
 
 __all__ = [
-    "FEWEST_SAMPLES",
     "LINEAR",
     "MOST_SEARCHED",
     "Alternative",
@@ -37,9 +38,6 @@ __all__ = [
     "Searched",
     "least_loss",
 ]
-
-# The limit of high dimension says nothing about fewer samples.
-FEWEST_SAMPLES = 10
 
 # Rivals: classifiers without a query, and learners by what their fields of `Floor` begin with.
 LINEAR = ("pooled", "vectorised")
@@ -59,6 +57,12 @@ MOST_SEARCHED = MOST_PREDICTIONS * len(SCHEDULES) + _MOST_RIVAL * len(LINEAR) + 
 _FLOOR_RATIOS = (1e-3, 1e4)
 _MOST_FLOOR = 20
 _FLOOR_TOLERANCE = 1e-2
+# Cosines between learnt and true signal from which on an AUC is sought.
+_LEAST_COSINE = 1e-3
+# The overlap that is enough is known to about a percent: samples grow by so much, and so often, until
+# the error that it gives is too.
+_CORRECTION = 1.005
+_MOST_CORRECTIONS = 8
 # Another loss is taken if it errs less than this share of what the first one does.
 _BETTER_LOSS = 0.99
 # The final prediction's numerical error, and as a share of what the goal has above the limit.
@@ -162,10 +166,11 @@ class PlanSearch:
     def _beyond(self, limit: float) -> bool:
         return self.goal is not None and self.goal < limit
 
-    def _order(self, found: Searched) -> float:
+    def _order(self, found: Searched) -> tuple[float, float]:
+        """Return what to choose by: the number of samples, then the loss."""
         if found.best is None:
-            return np.inf
-        return found.best.loss if self.goal is None else found.best.candidate.alpha
+            return np.inf, np.inf
+        return _whole(found.best.candidate.alpha * self.dimension), found.best.loss
 
     def scheduled(self, schedule: str) -> Searched:
         """Search one way to share out the samples."""
@@ -190,7 +195,13 @@ class PlanSearch:
 
     def _of(self, classifier: str, limit: float, *, most: int = MOST_PREDICTIONS) -> TrainingSearch:
         return TrainingSearch(
-            self.task, classifier, self.metric, goal=self.goal, limit=limit, most=most
+            self.task,
+            classifier,
+            self.metric,
+            goal=self.goal,
+            limit=limit,
+            most=most,
+            fewest=FEWEST_SAMPLES / self.dimension,
         )
 
     def _solve(self, search: TrainingSearch, start: VariedTraining) -> Found | None:
@@ -204,6 +215,8 @@ class PlanSearch:
         search = self._of(name, limit, most=_MOST_RIVAL)
         start = search.start(self.budget or _FIRST_ALPHA)
         found = None if self._beyond(limit) else self._solve(search, start)
+        if found is not None:
+            found = self._steadied(search, found)
         return _Rivals((self._alternative(name, found, limit),), search.predictions)
 
     def _alternative(self, name: str, found: Found | None, limit: float | None) -> Alternative:
@@ -221,30 +234,67 @@ class PlanSearch:
             return [Alternative(name, None, None, None, _TOO_LONG) for name in _FLOORS]
         try:
             limit = least_loss(self.task, self.metric, "bayes")
+            overlap = None if self.goal is None else self._overlap_needed()
+            overlaps = cache(partial(learnable_overlaps, self.task, tolerance=_FLOOR_TOLERANCE))
             known = cache(partial(floor, self.task, tolerance=_FLOOR_TOLERANCE))
-            return [self._floor(known, name, limit) for name in _FLOORS]
+            found = []
+            for name in _FLOORS:
+                alpha = self.budget
+                if overlap is not None:
+                    alpha = self._least_ratio(overlaps, name, overlap)
+                found.append(self._floor(known, name, alpha, limit))
+            return found
         except ParameterError:
             return [Alternative(name, None, None, None, _UNKNOWN) for name in _FLOORS]
 
-    def _floor(self, known: Callable[[float], Floor], name: str, limit: float) -> Alternative:
-        def loss(alpha: float) -> float:
-            return _floor_loss(self.task, self.metric, known(alpha), _FLOORS[name])
+    def _overlap_needed(self) -> float:
+        """Return the squared cosine with the signal at which the best classifier reaches the goal.
 
-        alpha = self.budget
-        if self.goal is not None:
-            alpha = least_enough(
-                loss,
-                self.goal,
-                _FIRST_ALPHA,
-                bounds=_FLOOR_RATIOS,
-                accuracy=0.01,
-                most=_MOST_FLOOR,
-            )
+        Above 1 if it does not with the signal known.
+        """
+        goal, strength = self.goal, self.task.strength
+        assert goal is not None
+        if self.metric == "error":
+            needed = required_strength(self.task, error=goal, classifier="bayes").strength
+            return (needed / strength) ** 2
+
+        def loss(cosine: float) -> float:
+            return least_loss(self.task.replace(strength=strength * cosine), self.metric, "bayes")
+
+        bounds = (_LEAST_COSINE, 1.0)
+        cosine = least_enough(loss, goal, 1.0, bounds=bounds, accuracy=1e-3, most=_MOST_FLOOR)
+        return np.inf if cosine is None else cosine**2
+
+    def _least_ratio(
+        self, overlaps: Callable[[float], dict[str, float]], name: str, wanted: float
+    ) -> float | None:
+        """Return the samples per dimension that teach a learner an overlap; None if none do."""
+        if wanted >= 1:
+            return None
+        return least_enough(
+            lambda alpha: 1 - overlaps(alpha)[f"{_FLOORS[name]}overlap"],
+            1 - wanted,
+            _FIRST_ALPHA,
+            bounds=(max(_FLOOR_RATIOS[0], FEWEST_SAMPLES / self.dimension), _FLOOR_RATIOS[1]),
+            accuracy=0.01,
+            most=_MOST_FLOOR,
+        )
+
+    def _floor(
+        self, known: Callable[[float], Floor], name: str, alpha: float | None, limit: float
+    ) -> Alternative:
+        """Return what a learner reaches with samples that are about enough, or with the budget."""
         limit = loss_of(self.metric, limit)
         if alpha is None:
             return Alternative(name, None, None, limit)
-        value = loss_of(self.metric, loss(alpha))
-        return Alternative(name, _whole(alpha * self.dimension), value, limit)
+        for _ in range(_MOST_CORRECTIONS):
+            samples = _whole(alpha * self.dimension)
+            found = known(samples / self.dimension)
+            loss = _floor_loss(self.task, self.metric, found, _FLOORS[name])
+            if self.goal is None or loss <= self.goal:
+                break
+            alpha *= _CORRECTION
+        return Alternative(name, samples, loss_of(self.metric, loss), limit)
 
     def settled(self, found: VariedTraining) -> tuple[Training, Prediction, int]:
         """Return the training with whole numbers of samples, its fine prediction, and how many.
@@ -271,7 +321,7 @@ class PlanSearch:
                 loss,
                 self.goal,
                 samples,
-                bounds=(max(samples / 2, FEWEST_SAMPLES), samples * 4),
+                bounds=(max(samples / 2, FEWEST_SAMPLES), LARGEST_RATIO * self.dimension),
                 accuracy=0.004,
                 most=_MOST_FINAL,
                 first_step=1.01,
@@ -304,8 +354,7 @@ def _whole(samples: float) -> int:
 
 def _with_samples(candidate: VariedTraining, task: Task, dimension: int, samples: int) -> Training:
     """Return the training with so many samples, at least two for either part."""
-    made = candidate.training(task)
-    if candidate.schedule != "split":
-        return made.replace(alpha0=samples / dimension, alpha1=samples / dimension)
-    first = int(np.clip(round(candidate.split * samples), 2, samples - 2))
-    return made.replace(alpha0=first / dimension, alpha1=(samples - first) / dimension)
+    if candidate.schedule == "split":
+        first = int(np.clip(round(candidate.split * samples), 2, samples - 2))
+        candidate = replace(candidate, split=first / samples)
+    return replace(candidate, alpha=samples / dimension).training(task)

@@ -7,6 +7,7 @@ from functools import partial
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.best_training import (
     COARSE,
+    FEWEST_SAMPLES,
     METRICS,
     TOLERANCE,
     enlarged,
@@ -173,11 +174,12 @@ def _samples_needed(
     task: Task, training: Training, outcomes: _Outcomes, goal: float, dimension: int
 ) -> int | None:
     """Return the samples with which a training reaches the goal; None if none are enough."""
+    fewest = min(FEWEST_SAMPLES / total_samples(training, dimension), 1.0)
     multiple = least_enough(
         lambda multiple: outcomes.loss(task, enlarged(training, multiple), coarse=True),
         goal,
         1.0,
-        bounds=(1 / _LARGEST_MULTIPLE, _LARGEST_MULTIPLE),
+        bounds=(max(1 / _LARGEST_MULTIPLE, fewest), _LARGEST_MULTIPLE),
         accuracy=_ACCURACY,
         most=_MOST_MULTIPLES,
     )

@@ -26,7 +26,15 @@ from sparsetoken.theory.places import PlacesLaw, places_law
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Floor", "FloorUncertainty", "HardPhase", "floor", "floor_curve", "hard_phase"]
+__all__ = [
+    "Floor",
+    "FloorUncertainty",
+    "HardPhase",
+    "floor",
+    "floor_curve",
+    "hard_phase",
+    "learnable_overlaps",
+]
 
 _FIRST_SIZE = 7
 _LAST_SIZE = 12
@@ -156,12 +164,24 @@ def floor(task: Task, alpha: float, *, tolerance: float = 1e-3) -> Floor:
     validation.instance("task", task, Task)
     alpha = validation.real("alpha", alpha, low=0, inclusive=False)
     tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
+    return _states(task, alpha, tolerance).summary(tolerance)
+
+
+@one_thread
+def learnable_overlaps(task: Task, alpha: float, *, tolerance: float) -> dict[str, float]:
+    """Return `overlap` and `reachable_overlap` of a `Floor` without its errors, which cost most."""
+    values = _states(task, alpha, tolerance).values
+    return {name: values[name] for name in ("overlap", "reachable_overlap")}
+
+
+def _states(task: Task, alpha: float, tolerance: float) -> "_States":
+    """Return the two solutions, with as many points as the tolerance of the overlaps takes."""
     size = _FIRST_SIZE
     while True:
         law = places_law(task.length, task.informative, size)
         states = _States(task, law, alpha)
         if states.largest_bar <= tolerance or not _can_grow(law):
-            return states.summary(tolerance)
+            return states
         size += 1
 
 
