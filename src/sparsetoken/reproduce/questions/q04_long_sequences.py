@@ -223,7 +223,7 @@ CLAIM = Claim(
         "quick": {
             **COMMON,
             "ratios": [[0.1, 120], [4.0, 120]],
-            "trials": 80,
+            "trials": 150,
             "tolerance": 1e-3,
             "bound": 0.2,
         },

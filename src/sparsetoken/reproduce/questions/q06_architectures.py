@@ -163,7 +163,7 @@ CLAIM = Claim(
             "most_rounds": 30,
             "fresh": 3000,
             "dimension": 48,
-            "trials": [4, 4],
+            "trials": [12, 4],
         },
         "tiny": {
             **COMMON,
