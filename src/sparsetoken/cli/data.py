@@ -6,7 +6,11 @@ from typing import Any, TypeVar
 
 import click
 
-from sparsetoken.cli.options import json_option
+from sparsetoken.cli.options import (
+    json_option,
+    plot_option,
+    seed_option,
+)
 from sparsetoken.cli.output import check_picture, force_option, print_json, tell_written
 
 __all__ = ["answer_from_data", "data_options"]
@@ -19,9 +23,9 @@ def data_options(function: Function) -> Function:
     for decorate in reversed(
         (
             click.argument("data", type=click.Path(path_type=Path, dir_okay=False)),
-            click.option("--seed", type=int, default=0, show_default=True, help="Seed of draws."),
+            seed_option("draws"),
             json_option,
-            click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, ...)."),
+            plot_option(),
             force_option,
         )
     ):

@@ -10,10 +10,13 @@ from sparsetoken import validation
 from sparsetoken.cli.options import (
     import_option,
     json_option,
+    plot_option,
     read_step,
     read_task,
+    seed_option,
     step_options,
     task_options,
+    tolerance_option,
 )
 from sparsetoken.cli.output import (
     check_picture,
@@ -61,17 +64,11 @@ Words:
     help="A JSON file instead: a list of steps, each with the names of the options above.",
 )
 @click.option("--loss", default="logistic", show_default=True, help="Loss of the margin.")
-@click.option(
-    "--tolerance",
-    type=float,
-    default=1e-3,
-    show_default=True,
-    help="Wanted numerical error of the test errors.",
-)
+@tolerance_option(1e-3, "numerical error of the test errors")
 @click.option("--trials", type=int, default=0, help="Also simulate so many trials.")
 @click.option("--dimension", type=int, default=500, show_default=True, help="Of the trials.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the trials.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")
+@seed_option("the trials")
+@plot_option()
 @force_option
 @import_option
 @json_option

@@ -14,6 +14,7 @@ from sparsetoken.cli.options import (
     read_task,
     refuse_curve_options,
     task_options,
+    tolerance_option,
 )
 from sparsetoken.cli.output import (
     check_picture,
@@ -57,13 +58,7 @@ Words in the table:
     show_default=True,
     help="Samples per dimension (n/d), all of them: alpha0 + alpha1 of a training that splits.",
 )
-@click.option(
-    "--tolerance",
-    type=float,
-    default=1e-3,
-    show_default=True,
-    help="Wanted numerical error of the overlaps.",
-)
+@tolerance_option(1e-3, "numerical error of the overlaps")
 @click.option("--transitions", is_flag=True, help="Also say where the hard phase begins and ends.")
 @curve_options("alpha")
 @json_option

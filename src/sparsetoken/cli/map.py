@@ -8,6 +8,7 @@ import click
 from sparsetoken import validation
 from sparsetoken.cli.options import (
     json_option,
+    plot_option,
     read_task,
     read_training,
     task_options,
@@ -73,7 +74,7 @@ _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
 )
 @json_option
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write a row a cell.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")
+@plot_option()
 @force_option
 def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options: Any) -> None:
     """Predict the error of each classifier over a grid of two settings."""

@@ -16,10 +16,13 @@ from sparsetoken.validation import ParameterError
 
 __all__ = [
     "at_options",
+    "classifier_option",
     "curve_options",
     "curve_values",
     "import_option",
     "json_option",
+    "metric_option",
+    "plot_option",
     "query_options",
     "read_at",
     "read_query",
@@ -28,8 +31,10 @@ __all__ = [
     "read_task",
     "read_training",
     "refuse_curve_options",
+    "seed_option",
     "step_options",
     "task_options",
+    "tolerance_option",
     "training_options",
     "usage_options",
     "workers_option",
@@ -157,6 +162,37 @@ workers_option = click.option(
 )
 
 
+classifier_option = click.option(
+    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
+)
+
+
+def tolerance_option(default: float, of_what: str) -> Callable[[Function], Function]:
+    """Return the option of the numerical error that is wanted."""
+    return click.option(
+        "--tolerance", type=float, default=default, show_default=True, help=f"Wanted {of_what}."
+    )
+
+
+def metric_option(text: str) -> Callable[[Function], Function]:
+    """Return the option of quantities beside the error, with its help."""
+    return click.option("--metric", "metrics", multiple=True, help=text)
+
+
+def seed_option(of_what: str) -> Callable[[Function], Function]:
+    """Return the option of the seed."""
+    return click.option(
+        "--seed", type=int, default=0, show_default=True, help=f"Seed of {of_what}."
+    )
+
+
+def plot_option(what: str = "it") -> Callable[[Function], Function]:
+    """Return the option of a picture."""
+    return click.option(
+        "--plot", type=click.Path(path_type=Path), help=f"Draw {what} (.svg, .pdf or .png)."
+    )
+
+
 def curve_options(example: str) -> Callable[[Function], Function]:
     """Return a decorator that adds the options that ask for a curve, and for its picture."""
     fits = "0.2, or what fits the field", "10, or what fits the field"
@@ -166,11 +202,7 @@ def curve_options(example: str) -> Callable[[Function], Function]:
         click.option("--to", "stop", type=float, help=f"Last value.  [default: {fits[1]}]"),
         click.option("--points", type=int, help="How many values.  [default: 20]"),
         click.option("--log", "logarithmic", is_flag=True, help="Space the values by factors."),
-        click.option(
-            "--plot",
-            type=click.Path(path_type=Path),
-            help="Draw the curve (.svg, .pdf or .png).",
-        ),
+        plot_option("the curve"),
         force_option,
     ]
 

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparsetoken.cli.options import json_option, read_task, task_options, workers_option
+from sparsetoken.cli.options import (
+    json_option,
+    plot_option,
+    read_task,
+    seed_option,
+    task_options,
+    workers_option,
+)
 from sparsetoken.cli.output import (
     check_different,
     check_picture,
@@ -43,9 +50,9 @@ __all__ = ["plan"]
     help="Simulated studies for each number of samples; 0 for none.",
 )
 @workers_option
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the studies.")
+@seed_option("the studies")
 @json_option
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw it (.svg, .pdf or .png).")
+@plot_option()
 @click.option(
     "--save", type=click.Path(path_type=Path), help="Write a study that checks it (.toml)."
 )

@@ -8,11 +8,13 @@ import click
 from sparsetoken.cli.options import (
     curve_values,
     json_option,
+    plot_option,
     query_options,
     read_query,
     read_task,
     read_training,
     task_options,
+    tolerance_option,
     training_options,
 )
 from sparsetoken.cli.output import (
@@ -69,8 +71,8 @@ Words in the table:
     show_default="2 and inf",
     help="Sharpness at test time to try, inf for a hard maximum; may be repeated.",
 )
-@click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Wanted accuracy.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw errors (.svg, .pdf or .png).")
+@tolerance_option(1e-3, "accuracy")
+@plot_option("errors")
 @force_option
 @json_option
 def shift(

@@ -7,13 +7,16 @@ import click
 
 from sparsetoken.cli.options import (
     at_options,
+    classifier_option,
     json_option,
+    metric_option,
     query_options,
     read_at,
     read_query,
     read_sharpness,
     read_task,
     read_training,
+    seed_option,
     task_options,
     training_options,
     usage_options,
@@ -35,21 +38,14 @@ ValueAndBar = tuple[Any, float | None]
 @task_options
 @training_options
 @query_options
-@click.option(
-    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
-)
+@classifier_option
 @at_options
 @usage_options
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    help="Measure also auc, average_precision, balanced_error, attended_mass or hit_rate.",
-)
+@metric_option("Measure also auc, average_precision, balanced_error, attended_mass or hit_rate.")
 @click.option("--dimension", type=int, default=500, show_default=True, help="Dimension d.")
 @click.option("--trials", type=int, default=20, show_default=True, help="Number of trials.")
 @workers_option
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the trials.")
+@seed_option("the trials")
 @click.option(
     "--sampler",
     default="reduced",

@@ -9,9 +9,11 @@ import click
 from sparsetoken import validation
 from sparsetoken.cli.options import (
     at_options,
+    classifier_option,
     curve_options,
     curve_values,
     json_option,
+    metric_option,
     query_options,
     read_at,
     read_query,
@@ -20,6 +22,7 @@ from sparsetoken.cli.options import (
     read_training,
     refuse_curve_options,
     task_options,
+    tolerance_option,
     training_options,
     usage_options,
 )
@@ -84,25 +87,14 @@ _NOT_IN_CURVES = (
 @task_options
 @training_options
 @query_options
-@click.option(
-    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
-)
+@classifier_option
 @at_options
 @usage_options
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    help="Show also auc, average_precision, balanced_error, attended_mass or hit_rate; or one of "
+@metric_option(
+    "Show also auc, average_precision, balanced_error, attended_mass or hit_rate; or one of "
     "the curves roc, precision_recall, calibration, free_response. May be repeated.",
 )
-@click.option(
-    "--tolerance",
-    type=float,
-    default=1e-4,
-    show_default=True,
-    help="Wanted numerical error of the test error.",
-)
+@tolerance_option(1e-4, "numerical error of the test error")
 @curve_options("alpha1")
 @json_option
 def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **options: Any) -> None:
@@ -215,16 +207,8 @@ def align(**options: Any) -> None:
 @task_options
 @training_options
 @query_options
-@click.option(
-    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
-)
-@click.option(
-    "--tolerance",
-    type=float,
-    default=1e-2,
-    show_default=True,
-    help="Wanted relative error of the capacity.",
-)
+@classifier_option
+@tolerance_option(1e-2, "relative error of the capacity")
 @curve_options("strength")
 @json_option
 def capacity(classifier: str, tolerance: float, **options: Any) -> None:
