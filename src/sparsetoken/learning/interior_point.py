@@ -14,6 +14,21 @@ from sparsetoken.numerics.solution import Solution, Status
 
 __all__ = ["SoftMarginProgram", "minimise_hinge"]
 
+# The gap bounds the square of w's error, so go on far below the tolerance, to the limit of rounding: it
+# costs little. There a residual that does not fall ends it soon, before it only after many steps.
+_FAR_BELOW = 1e-5
+_PATIENCE_AT_THE_END = 3
+_PATIENCE = 25
+
+# A step leaves a little to the boundary. One that is cut to less than half may be cycling: the way back
+# to the central path aims at half of the barrier.
+_OF_THE_LONGEST = 0.995
+_SHORT_STEP = 0.5
+_CENTRING = 0.5
+
+# What is added to the diagonal where rounding makes the matrix indefinite, in mean eigenvalues.
+_FLOORS = (0.0, 1e-15, 1e-12)
+
 
 @dataclass(frozen=True)
 class SoftMarginProgram:
@@ -93,9 +108,8 @@ def minimise_hinge(
             best, worse = _program(point, residual, steps, tolerance), 0
         else:
             worse += 1
-        # The gap bounds the square of w's error, so go on to the limit of rounding: it costs little.
-        patience = 3 if best.solution.converged else 25
-        if residual <= 1e-5 * tolerance or worse > patience or steps == max_steps:
+        patience = _PATIENCE_AT_THE_END if best.solution.converged else _PATIENCE
+        if residual <= _FAR_BELOW * tolerance or worse > patience or steps == max_steps:
             break
         moved = _advance(examples, point, residuals, ridge, hard=hard)
         if moved is None:
@@ -117,13 +131,13 @@ def _advance(
     reduction = point.moved(affine, _longest(point, affine, hard=hard)).gap() / point.gap()
     step = system.step(residuals, barrier * min(reduction, 1.0) ** 3, affine)
     length = _longest(point, step, hard=hard)
-    if length < 0.5:
+    if length < _SHORT_STEP:
         # The corrector can cycle when an iterate is far from the central path: go back to it.
-        centring = system.step(residuals, 0.5 * barrier, None)
+        centring = system.step(residuals, _CENTRING * barrier, None)
         other = _longest(point, centring, hard=hard)
         if other > length:
             step, length = centring, other
-    return point.moved(step, 0.995 * length)
+    return point.moved(step, _OF_THE_LONGEST * length)
 
 
 def _program(point: _Iterate, residual: float, steps: int, tolerance: float) -> SoftMarginProgram:
@@ -199,7 +213,7 @@ class _System:
         if not hard:
             give = give + point.violation / point.violation_dual
         stiffness = 1 / give
-        for floor in (0.0, 1e-15, 1e-12):
+        for floor in _FLOORS:
             factor = examples.factor(stiffness, ridge, floor)
             if factor is not None:
                 return cls(examples, point, factor, stiffness, hard)

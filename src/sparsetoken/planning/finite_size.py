@@ -14,6 +14,7 @@ from sparsetoken.records import Record
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.prediction import predict
+from sparsetoken.uncertainty import standard_error
 
 __all__ = ["FiniteSize", "finite_size"]
 
@@ -140,7 +141,7 @@ def _extrapolated(
     deviations = np.array([values.std(ddof=1) for values in errors])
     counts = np.array([len(values) for values in errors])
     # Where no data set differs from another, all weigh the same.
-    standard = np.maximum(deviations / np.sqrt(counts), 1e-12)
+    standard = np.maximum([standard_error(values) for values in errors], 1e-12)
     constants = sizes * np.array([values.mean() - limit for values in errors])
     weights = (sizes * standard) ** -2.0
     constant = float(weights @ constants / weights.sum())

@@ -13,6 +13,7 @@ from sparsetoken.planning.best_training import METRICS, enlarged, total_samples
 from sparsetoken.records import Record, rate_text, share_text, with_error
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Task, Training
+from sparsetoken.uncertainty import standard_error
 
 __all__ = ["MOST_SIZES", "Assurance", "check_plan"]
 
@@ -113,7 +114,7 @@ def check_plan(
         reached = float(reaching(1.0).mean())
         assured = _assured(reaching, assurance)
     samples = total_samples(training, dimension)
-    mean, error = float(planned.mean()), float(planned.std(ddof=1) / np.sqrt(len(planned)))
+    mean, error = float(planned.mean()), standard_error(planned)
     low, high = np.quantile(planned, (0.1, 0.9), method="weibull")
     return Assurance(
         trials=len(planned),

@@ -10,6 +10,7 @@ from scipy.special import ndtr
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.uncertainty import standard_error
 from sparsetoken.validation import ParameterError
 
 __all__ = ["METRICS", "ScorePoints"]
@@ -166,6 +167,4 @@ def _above(gap: Array, scale: Array) -> Array:
 
 def _mean(replicates: Array) -> tuple[float, float]:
     """Return the mean of replicates and its standard error; 0 for an exact one."""
-    count = len(replicates)
-    error = float(replicates.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0
-    return float(replicates.mean()), error
+    return float(replicates.mean()), standard_error(replicates) if len(replicates) > 1 else 0.0

@@ -45,6 +45,14 @@ Shape = tuple[int, int]
 _FIRST_SHAPE = (20, 8)
 _MOST_NODES = 12_000
 
+# A table that is too coarse grows by these factors: coefficients fall geometrically, so that one or two
+# such steps are enough, and none overshoots by much. One that resolves becomes as small as leaves some
+# room, in what it may leave and in degrees: the next is of a slightly wider range.
+_MORE_ROWS = 1.4
+_MORE_COLUMNS = 1.3
+_ROOM = 0.2
+_SPARE = 3
+
 # Fewer points of a range are not worth a table. One takes as long as a quarter as many points as it
 # has nodes, since the nodes of a scale share the values of the loss.
 FEW_POINTS = 64
@@ -157,14 +165,13 @@ class MomentTable:
         more_rows, more_columns = (bool(np.any(error > allowed)) for error in self._errors)
         if more_rows or more_columns:
             shape = (
-                int(1.4 * rows) if more_rows else rows,
-                int(1.3 * columns) + 1 if more_columns else columns,
+                int(_MORE_ROWS * rows) if more_rows else rows,
+                int(_MORE_COLUMNS * columns) + 1 if more_columns else columns,
             )
             return shape, False
-        # Some room, so that the next table is not found too small for a slightly wider range.
-        size, less = np.abs(self.coefficients), 0.2 * allowed
+        size, less = np.abs(self.coefficients), _ROOM * allowed
         needed = (_last_above(size.sum(axis=1), less), _last_above(size.sum(axis=0), less))
-        return (min(rows, needed[0] + 3), min(columns, needed[1] + 3)), True
+        return (min(rows, needed[0] + _SPARE), min(columns, needed[1] + _SPARE)), True
 
     def __call__(self, centre: Array, scale: ScaleRange) -> Array:
         """Return the moments, (n, count), at centres (n,) in this range of scales."""

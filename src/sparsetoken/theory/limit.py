@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
-from sparsetoken.numerics.newton import NewtonResult, newton
+from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.theory.interpolation import Shape
 from sparsetoken.theory.laws import FeatureLaw, score_law
@@ -23,9 +23,17 @@ from sparsetoken.theory.margin import (
     least_excess,
     widest_margin,
 )
-from sparsetoken.theory.potential import FirstOrder, Potential, SecondOrder
+from sparsetoken.theory.potential import (
+    DUAL,
+    POSITIVE,
+    REST,
+    WIDTH,
+    FirstOrder,
+    Potential,
+    SecondOrder,
+)
 from sparsetoken.theory.replicates import replicate_error
-from sparsetoken.theory.saddle import Saddle, solve_saddle
+from sparsetoken.theory.saddle import Saddle, solve_saddle, stationary_point
 from sparsetoken.validation import ParameterError
 
 __all__ = ["FINEST", "LimitReadout", "LimitState", "limit_readout", "misclassified"]
@@ -48,6 +56,18 @@ _SOLUTION = 1e-5
 # where a path seems to go, which is given up sooner.
 _CORRECTIONS = 8
 _FOLLOWING = 3
+
+# Corrections with the Hessian of a coarse law are trusted up to this share of a positive variable, and
+# an offset from a problem nearby is tried up to this one: the Hessian is from too far beyond.
+_LARGEST_CORRECTION = 0.5
+_LARGEST_OFFSET = 0.3
+# They end where what is left is nothing beside the spread of the replicates, or at rounding level; one
+# that is small beside it is good enough where no more are made.
+_NEGLIGIBLE = 0.02
+_SMALL = 0.1
+_ROUNDING = 1e-10
+# To first order a replicate's solution may have a negative norm: it keeps this share of the mean's.
+_LEAST_SHARE = 0.01
 
 # For a fine law with no more points its own Hessian takes no longer than that of a coarse one.
 _SMALL_LAW = 4096
@@ -183,43 +203,78 @@ def _at_saddle(
     guess: Array | None,
     note: Note,
 ) -> LimitReadout:
-    """Return the readout at the saddle point of the potential; arguments as in `limit_readout`."""
-    coarse, fine = laws
-    exact = coarse is fine
-    near = _matching(start, "saddle")
-    shapes = ({}, {}) if start is None else start.shapes
-    finer = Potential(fine, loss, alpha, shapes[1], *_precision(FINEST if exact else tolerance))
-    rougher = Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER)
-    rougher = finer if exact else rougher
-    offset = start.offset if start is not None and near is not None else None
-    if guess is not None and near is not None:
-        if offset is None or np.all(np.abs(offset[-3:]) < 0.5 * guess[-3:]):
-            near = guess if offset is None else guess - offset
-        followed = _followed(finer, ridge, guess) if len(fine.scale) <= _SMALL_LAW else None
+    """Return the readout at the saddle point of the potential; arguments as in `limit_readout`.
+
+    On a path the fine law's solution is found from the guess by corrections. Otherwise the equations
+    are solved for the coarse law, and the solution is carried over to the fine one; where the two
+    laws lie on different sides of a threshold, they are solved for the fine one as well.
+    """
+    rough, fine = _potentials(laws, loss, alpha, start, tolerance)
+    start = start if start is not None and start.kind == "saddle" else None
+    if start is not None and guess is not None and len(fine.law.scale) <= _SMALL_LAW:
+        followed = _followed(fine, ridge, guess)
         if followed is not None:
             saddle, carried = followed
-            state = LimitState("saddle", carried.point, (rougher.shapes, finer.shapes))
-            return _trained(finer, saddle, carried, note, state)
-    saddle = solve_saddle(rougher, ridge, near, _SOLUTION if exact else _ROUGH_SOLUTION)
-    if ridge > 0 and not (saddle.result.converged or loss.smooth):
-        saddle = _straight_saddle(rougher, ridge) or saddle
+            state = LimitState("saddle", carried.point, (rough.shapes, fine.shapes))
+            return _trained(fine, saddle, carried, note, state)
+    saddle = _coarse_saddle(rough, ridge, start, guess, exact=rough is fine)
     if saddle.result.evaluation.bend < _STRAIGHT:
-        return _any_bias(rougher, finer, ridge, saddle)
-    carried, solved = _carried_over(finer, ridge, saddle, offset), rougher
-    if not (carried.trusted or exact):
-        # Close to a threshold the two laws may lie on different sides of it.
-        last = start.solution if start is not None and near is not None else None
-        near, solved = saddle.result.point if saddle.result.converged else last, finer
-        saddle = solve_saddle(finer, ridge, near)
-        carried = _carried_over(finer, ridge, saddle)
+        return _any_bias(rough, fine, ridge, saddle)
+    offset, last = (None, None) if start is None else (start.offset, start.solution)
+    carried, solved = _carried_over(fine, ridge, saddle, offset), rough
+    if not (carried.trusted or rough is fine):
+        near = saddle.result.point if saddle.result.converged else last
+        saddle, solved = solve_saddle(fine, ridge, near), fine
+        carried = _carried_over(fine, ridge, saddle)
     offset = carried.point - saddle.result.point
     if saddle.smoothing:
         carried = replace(carried, error=carried.error + _smoothing_error(solved, ridge, saddle))
         if saddle.result.converged:
             detail = f"the kinks of the loss are smoothed over a width {saddle.smoothing:.1g}"
             note = (Status.NOT_UNIQUE, detail)
-    state = LimitState("saddle", saddle.result.point, (rougher.shapes, finer.shapes), offset)
-    return _trained(finer, saddle, carried, note, state)
+    state = LimitState("saddle", saddle.result.point, (rough.shapes, fine.shapes), offset)
+    return _trained(fine, saddle, carried, note, state)
+
+
+def _potentials(
+    laws: tuple[FeatureLaw, FeatureLaw],
+    loss: Loss,
+    alpha: float,
+    start: LimitState | None,
+    tolerance: float,
+) -> tuple[Potential, Potential]:
+    """Return the potentials of the coarse and the fine law: the same one if the law is exact."""
+    coarse, fine = laws
+    shapes = ({}, {}) if start is None else start.shapes
+    if coarse is fine:
+        exact = Potential(fine, loss, alpha, shapes[1], *_precision(FINEST))
+        return exact, exact
+    return (
+        Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER),
+        Potential(fine, loss, alpha, shapes[1], *_precision(tolerance)),
+    )
+
+
+def _coarse_saddle(
+    potential: Potential,
+    ridge: float,
+    start: LimitState | None,
+    guess: Array | None,
+    *,
+    exact: bool,
+) -> Saddle:
+    """Return the saddle point for the coarse law, from where a path was or seems to go."""
+    near = None if start is None else start.point
+    if start is not None and guess is not None:
+        # The guess is of the fine law's solution: what the last correction added is taken off.
+        if start.offset is None:
+            near = guess
+        elif np.all(np.abs(start.offset[POSITIVE]) < _LARGEST_CORRECTION * guess[POSITIVE]):
+            near = guess - start.offset
+    saddle = solve_saddle(potential, ridge, near, _SOLUTION if exact else _ROUGH_SOLUTION)
+    if ridge > 0 and not (saddle.result.converged or potential.loss.smooth):
+        return _straight_saddle(potential, ridge) or saddle
+    return saddle
 
 
 @np.errstate(all="ignore")
@@ -245,13 +300,7 @@ def _precision(tolerance: float) -> tuple[float, int]:
 def _smoothing_error(potential: Potential, ridge: float, saddle: Saddle) -> Array:
     """Return how far twice the smoothing would move the solution: what is left of it, about."""
     point = saddle.result.point
-    twice = newton(
-        lambda x: potential.second_order(x, ridge, 2 * saddle.smoothing),
-        point,
-        np.ones(len(point), dtype=bool),
-        np.arange(len(point)) >= len(point) - 3,
-        _SOLUTION,
-    )
+    twice = stationary_point(potential, point, ridge, 2 * saddle.smoothing, _SOLUTION)
     return np.abs(twice.point - point) if twice.converged else np.full(len(point), np.inf)
 
 
@@ -269,13 +318,7 @@ def _any_bias(coarse: Potential, fine: Potential, ridge: float, saddle: Saddle) 
     high, low = (edge.point[index] for edge in edges)
     point = np.mean([edge.point for edge in edges], axis=0)
     # Anywhere in between all other variables are the same.
-    middle = newton(
-        lambda x: coarse.second_order(x, ridge),
-        point,
-        np.arange(len(point)) != index,
-        np.arange(len(point)) >= len(point) - 3,
-        _SOLUTION,
-    )
+    middle = stationary_point(coarse, point, ridge, 0.0, _SOLUTION, frozen=index)
     result = replace(
         middle,
         converged=middle.converged and all(edge.converged for edge in edges),
@@ -444,11 +487,9 @@ def _carried_over(
     variable that is `frozen` stays as it is. There are `most` corrections, or `_CORRECTIONS`.
     """
     rough = saddle.result
-    index = np.flatnonzero(np.arange(len(rough.point)) != (-1 if frozen is None else frozen))
-    inverse = np.zeros_like(rough.evaluation.hessian)
-    inverse[np.ix_(index, index)] = np.linalg.pinv(rough.evaluation.hessian[np.ix_(index, index)])
+    inverse = _inverse(rough.evaluation.hessian, frozen)
     point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
-    if offset is not None and np.all(np.abs(offset[-3:]) <= 0.3 * point[-3:]):
+    if offset is not None and np.all(np.abs(offset[POSITIVE]) <= _LARGEST_OFFSET * point[POSITIVE]):
         point = point + offset
     before = np.inf
     # In the bar of an exact law nothing else leaves room for shares that change.
@@ -459,9 +500,9 @@ def _carried_over(
         correction = -inverse @ found.gradient
         shifts = -(found.replicate_gradients - found.gradient) @ inverse.T
         # The norm, the width and its dual are positive: relative sizes mean something.
-        size = np.abs(correction[-3:] / point[-3:]).max()
-        spread = np.abs(shifts[:, -3:] / point[-3:]).max()
-        if not size <= 0.5:
+        size = np.abs(correction[POSITIVE] / point[POSITIVE]).max()
+        spread = np.abs(shifts[:, POSITIVE] / point[POSITIVE]).max()
+        if not size <= _LARGEST_CORRECTION:
             # A readout that vanishes with the smoothing has no digits to correct.
             correction = np.zeros_like(point)
             shifts = np.nan_to_num(shifts, nan=0.0, posinf=0.0, neginf=0.0)
@@ -469,20 +510,31 @@ def _carried_over(
             break
         point = point + correction
         # The next correction would be of the order of the square of this one, or, with a Hessian from
-        # elsewhere, the share of it that this one is of the last. Coordinates and bias may pass
-        # through 0: the norm of the rest says what is small.
-        scale = np.maximum(np.abs(point), np.abs(point[-3]))
-        step = float(np.abs(correction / scale).max())
+        # elsewhere, the share of it that this one is of the last.
+        step = float(np.abs(correction / _sizes(point)).max())
         residual = room * step * max(step, step / max(before - step, step))
         before = step
-        if residual <= max(0.02 * spread, 1e-10):
+        if residual <= max(_NEGLIGIBLE * spread, _ROUNDING):
             break
     else:
-        trusted = trusted and residual <= max(0.1 * spread, _SOLUTION)
-    left = residual * np.maximum(np.abs(point), np.abs(point[-3]))
+        trusted = trusted and residual <= max(_SMALL * spread, _SOLUTION)
+    left = residual * _sizes(point)
     gradient_error, train_loss_error = potential.errors(evaluated, saddle.smoothing)
     error = left + np.abs(inverse) @ gradient_error
     return _Carried(point, error, correction, shifts, found, train_loss_error, residual, trusted)
+
+
+def _inverse(hessian: Array, frozen: int | None) -> Array:
+    """Return the inverse in all variables but the one that is frozen, 0 in that."""
+    index = np.flatnonzero(np.arange(len(hessian)) != (-1 if frozen is None else frozen))
+    inverse = np.zeros_like(hessian)
+    inverse[np.ix_(index, index)] = np.linalg.pinv(hessian[np.ix_(index, index)])
+    return inverse
+
+
+def _sizes(point: Array) -> Array:
+    """Return how large each variable is: coordinates and bias, which may pass through 0, at least ν."""
+    return np.asarray(np.maximum(np.abs(point), np.abs(point[REST])))
 
 
 @np.errstate(all="ignore")
@@ -493,12 +545,12 @@ def _trained(
     law, loss, found = potential.law, potential.loss, carried.found
     point = carried.point
     replicates = point + carried.shifts
-    replicates[:, -3:] = np.maximum(replicates[:, -3:], 0.01 * point[-3:])
+    replicates[:, POSITIVE] = np.maximum(replicates[:, POSITIVE], _LEAST_SHARE * point[POSITIVE])
     slope = float(loss.slope(np.zeros(1))[0])
 
     def below_zero(points: Array, smoothing: float = saddle.smoothing) -> Array:
         # r < 0 exactly when ω < t ℓ'(0), with the prox step t.
-        steps = np.repeat(points[:, -2] / points[:, -1], len(law.scale) // len(points))
+        steps = np.repeat(points[:, WIDTH] / points[:, DUAL], len(law.scale) // len(points))
         level = (steps * law.scale**2 + smoothing) * slope
         return law.by_replicate(potential.below(points, level))
 
@@ -509,7 +561,7 @@ def _trained(
     sharp = float(below_zero(point[None], 0.0).mean()) if saddle.smoothing else train_error
     return LimitReadout(
         weights=weights,
-        susceptibility=float(point[-2] / point[-1]),
+        susceptibility=float(point[WIDTH] / point[DUAL]),
         replicate_weights=_fresh_weights(law, replicates),
         weights_error=np.abs(_fresh_weights(law, np.abs(point) + carried.error) - np.abs(weights)),
         train_loss=max(float(loss_at_point), loss.infimum),

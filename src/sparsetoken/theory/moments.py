@@ -276,10 +276,22 @@ def _kink(
     piece = ((centre - kink) / step, noise / step, 1 / step)
     closed = _piece([low, high], piece, (value, 0.0, 0.0, 0.0, 0.0))
     # On a short interval the closed form is a difference of nearly equal numbers.
-    short = high - low < 1
+    short = high - low < _SHORT
     if not np.any(short):
         return closed
-    unit_nodes, unit_weights = legendre(8)
+    return np.where(short[:, None], _short_kink(value, slopes, low, high, step), closed)
+
+
+# An interval of G on which eight nodes integrate the normal density to rounding.
+_SHORT = 1.0
+_SHORT_NODES = 8
+
+
+def _short_kink(
+    value: float, slopes: tuple[float, float], low: Array, high: Array, step: Array
+) -> Array:
+    """Return what `_kink` does by quadrature: p grows from one slope to the other, and D = 1/t."""
+    unit_nodes, unit_weights = legendre(_SHORT_NODES)
     width = (high - low)[:, None]
     nodes = low[:, None] + width * unit_nodes
     weights = width * unit_weights * normal_density(nodes)
@@ -289,8 +301,11 @@ def _kink(
     )
     mass, g, gg, p1, pg, pp = np.einsum("kij,ij->ki", basis, weights)
     stiff = np.stack([mass, g, gg, p1, pg, pp], axis=1) / step[:, None]
-    panel = np.concatenate([np.stack([value * mass, p1, pg, pp], axis=1), stiff], axis=1)
-    return np.where(short[:, None], panel, closed)
+    return np.concatenate([np.stack([value * mass, p1, pg, pp], axis=1), stiff], axis=1)
+
+
+# Beyond it the normal density is 0 in floating point; infinite edges would give 0 × ∞.
+_FARTHEST = 40.0
 
 
 def _piece(
@@ -302,7 +317,7 @@ def _piece(
 
     There ℓ(r) = value + slope s + curvature s²/2 with s = offset + stretch G.
     """
-    low, high = (np.clip(edge, -40.0, 40.0) for edge in edges)
+    low, high = (np.clip(edge, -_FARTHEST, _FARTHEST) for edge in edges)
     density_low, density_high = (normal_density(x) for x in (low, high))
     # In the upper tail the difference of survival functions keeps its digits.
     upper = low > 0

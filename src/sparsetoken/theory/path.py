@@ -6,6 +6,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.theory.limit import LimitState
+from sparsetoken.theory.potential import POSITIVE
 
 __all__ = ["Trail"]
 
@@ -28,7 +29,7 @@ class Trail:
             self._positions, self._points = [], []
             return
         point = state.solution.copy()
-        point[-3:] = np.log(point[-3:])
+        point[POSITIVE] = np.log(point[POSITIVE])
         if position in self._positions or (self._points and len(point) != len(self._points[0])):
             self._positions, self._points = [], []
         self._positions = [*self._positions, position][-_KEPT:]
@@ -49,5 +50,5 @@ class Trail:
         for index, here in enumerate(known):
             others = np.array(known[:index] + known[index + 1 :])
             point += np.prod((wanted - others) / (here - others)) * self._points[index]
-        point[-3:] = np.exp(np.minimum(point[-3:], 700.0))
+        point[POSITIVE] = np.exp(np.minimum(point[POSITIVE], 700.0))
         return point

@@ -22,10 +22,11 @@ from sparsetoken.theory.interpolation import FEW_POINTS, Shape, tabulated_moment
 from sparsetoken.theory.laws import FeatureLaw
 from sparsetoken.theory.moments import GRADIENT_MOMENTS, MOMENTS, Margin
 
-__all__ = ["FirstOrder", "Potential", "SecondOrder"]
+__all__ = ["DUAL", "POSITIVE", "REST", "WIDTH", "FirstOrder", "Potential", "SecondOrder"]
 
-# The last three variables, after the coefficients (μ, b, a) of the law's columns.
+# The last three variables, after the coefficients (μ, b, a) of the law's columns: all positive.
 REST, WIDTH, DUAL = -3, -2, -1
+POSITIVE = slice(REST, None)
 
 # Centres and scales of the grid on which the quadrature is checked.
 _CHECKED = (16, 4)

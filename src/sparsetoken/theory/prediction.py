@@ -56,6 +56,9 @@ LAST_COARSE = 9
 FASTEST = 0.8
 SLOWEST = 0.3
 
+# Where quadrature and tables make more than one such part of the wanted error, they are made finer.
+NUMERICAL_PART = 3
+
 # An error below the tolerance, and below this, is wanted to a relative accuracy, from so many points
 # of a law that reaches into the tails; if fewer than these carry it, others may be missing.
 RARE = 1e-3
@@ -435,7 +438,7 @@ class Predictor:
         law = partial(make, used, log2_points=size)
         tested = recalibrated(readout, law()) if usage.recalibrate else readout
         error = _test_error(tested, law())
-        rough = error.numerical > self.tolerance / 3 and self._accuracy > FINEST
+        rough = error.numerical > self.tolerance / NUMERICAL_PART and self._accuracy > FINEST
         if rough and readout.solution.converged:
             # More points of the law do not help where quadrature and tables decide.
             self._accuracy = max(FINEST, self._accuracy / 20)

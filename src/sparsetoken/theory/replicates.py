@@ -3,14 +3,15 @@
 import numpy as np
 
 from sparsetoken.arrays import Array
+from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR
 
 __all__ = ["REPLICATES", "replicate_error"]
 
 REPLICATES = 8
 
-# Of the mean of 8 replicates: the 98 % quantile of Student's law with 7 degrees of freedom.
-_COVERAGE = 3.0
+# How many shares of the largest point are missing where replicates differ as much as their mean.
 _UNSEEN = 10.0
+# Sums of some 10^4 numbers leave this of their mean; the bar of a mean of 0 is still a number.
 _ROUNDING = 1e-13
 _LEAST = 1e-16
 
@@ -27,4 +28,4 @@ def replicate_error(replicates: Array, largest: float = 0.0) -> float:
         return rounding
     deviation = float(np.std(replicates, ddof=1))
     unseen = _UNSEEN * largest * deviation / mean if mean > 0 else 0.0
-    return float(_COVERAGE * deviation / np.sqrt(len(replicates)) + unseen + rounding)
+    return float(DEVIATIONS_IN_A_BAR * deviation / np.sqrt(len(replicates)) + unseen + rounding)

@@ -7,9 +7,9 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import NewtonResult, newton
-from sparsetoken.theory.potential import Potential, SecondOrder
+from sparsetoken.theory.potential import POSITIVE, Potential, SecondOrder
 
-__all__ = ["Saddle", "solve_saddle"]
+__all__ = ["Saddle", "solve_saddle", "stationary_point"]
 
 # A loss with kinks is first smoothed over this width, in units of the margin: more than the
 # distance from 0 to where a margin is as good as can be, so that nothing is left of the kink.
@@ -28,6 +28,17 @@ _FIRST_FACTOR = 300.0
 _LARGEST_FACTOR = 1e3
 _LEAST_FACTOR = 1.1
 _JUMPS = 3
+# The factor grows while Newton's method follows, and falls where it does not: two such steps make
+# less than the one that failed.
+_GROWTH = 1.5
+_RETREAT = 0.4
+# Below these the parameter is as good as at its target: the ridge, in units of the noise's variance; the
+# smoothing, in margins; what is still there of lost directions. Where the target fails from there, the
+# floor falls by the last factor.
+_RIDGE_FLOOR = 1e-9
+_SMOOTHING_FLOOR = 1e-5
+_LOSS_FLOOR = 1e-2
+_DEEPER = 100
 # The directions that are lost change the solution more than a ridge that falls.
 _FIRST_LOSS = 3.0
 
@@ -68,7 +79,7 @@ def solve_saddle(
     `tolerance` at most, is left to the caller.
     """
     if start is not None:
-        result = _solved(potential, start, ridge, 0.0, tolerance)
+        result = stationary_point(potential, start, ridge, 0.0, tolerance)
         if result.converged:
             return Saddle(result, 0.0)
     walk = _Walk(potential, ridge, tolerance)
@@ -114,7 +125,7 @@ class _Walk:
             self.result,
             self.ridge,
             self.target,
-            floor=1e-9 * self.noise,
+            floor=_RIDGE_FLOOR * self.noise,
         )
 
     def lower_smoothing(self) -> None:
@@ -126,7 +137,7 @@ class _Walk:
             self.result,
             self.smoothing,
             0.0,
-            floor=1e-5,
+            floor=_SMOOTHING_FLOOR,
         )
 
     def lose_directions(self) -> None:
@@ -136,7 +147,9 @@ class _Walk:
             self.potential = self.whole.with_part_of_lost(kept)
             return self._solve(point, last=last)
 
-        self.result, self.kept = _lower(solve, self.result, self.kept, 0.0, 1e-2, _FIRST_LOSS)
+        self.result, self.kept = _lower(
+            solve, self.result, self.kept, 0.0, _LOSS_FLOOR, _FIRST_LOSS
+        )
 
     def end(self) -> Saddle:
         """Return where the path ended, converged if that is where it was to lead."""
@@ -152,7 +165,7 @@ class _Walk:
         ridge: float | None = None,
         smoothing: float | None = None,
     ) -> NewtonResult[SecondOrder]:
-        return _solved(
+        return stationary_point(
             self.potential,
             point,
             self.ridge if ridge is None else ridge,
@@ -161,14 +174,23 @@ class _Walk:
         )
 
 
-def _solved(
-    potential: Potential, point: Array, ridge: float, smoothing: float, tolerance: float
+def stationary_point(
+    potential: Potential,
+    start: Array,
+    ridge: float,
+    smoothing: float,
+    tolerance: float,
+    *,
+    frozen: int | None = None,
 ) -> NewtonResult[SecondOrder]:
+    """Return where the gradient vanishes near a start, in all variables but one that is `frozen`."""
+    positive = np.zeros(len(start), dtype=bool)
+    positive[POSITIVE] = True
     return newton(
-        lambda x: potential.second_order(x, ridge, smoothing),
-        point,
-        np.ones(len(point), dtype=bool),
-        np.arange(len(point)) >= len(point) - 3,
+        lambda point: potential.second_order(point, ridge, smoothing),
+        start,
+        np.arange(len(start)) != (-1 if frozen is None else frozen),
+        positive,
         tolerance,
     )
 
@@ -184,21 +206,22 @@ def _lower(
     """Follow the solution while a parameter falls from `current` to `target`, by growing factors.
 
     Below the floor the target is tried at once; if that fails, a hundred times lower, three times.
-    Returns the last solution and the value it is for.
+    Above it a smaller factor is tried. Returns the last solution and the value it is for.
     """
     steps, tries = result.steps, _JUMPS
     while current > target and result.converged:
         lower = max(current / factor, target)
-        following = lower if lower >= floor else target
+        jumps = lower < floor
+        following = target if jumps else lower
         trial = solve(result.point, following, following == target)
         steps += trial.steps
         if trial.converged:
             current, result = following, trial
-            factor = min(factor**1.5, _LARGEST_FACTOR)
-        elif lower < floor and tries > 0:
-            tries, floor = tries - 1, floor / 100
-        elif lower >= floor and factor > _LEAST_FACTOR:
-            factor = (current / following) ** 0.4
+            factor = min(factor**_GROWTH, _LARGEST_FACTOR)
+        elif jumps and tries > 0:
+            tries, floor = tries - 1, floor / _DEEPER
+        elif not jumps and factor > _LEAST_FACTOR:
+            factor = (current / following) ** _RETREAT
         else:
             break
     return replace(result, steps=steps), current

@@ -40,6 +40,11 @@ Tail = Literal["low", "high"]
 EXPLICIT = 32
 _NORMALS = 3
 
+# A variance at the rounding level of its second moment is none, and neither is what another variable
+# leaves of one at that of two subtractions.
+_NO_VARIANCE = 1e-12
+_NO_REMAINDER = 1e-10
+
 # How far the tail of a rare law reaches: -log of a probability of 10^-18.
 _DEPTH = 18 * np.log(10)
 
@@ -318,13 +323,10 @@ def _rest_law(t: Array, sharpness: float) -> tuple[list[Array], dict[tuple[int, 
         (2, 1): moment(3, 1),
         (2, 2): moment(4, 0),
     }
-    covariance = {
-        # A variance at the rounding level of its second moment is none.
-        (i, j): np.where(value - mean[i] * mean[j] > 1e-12 * value, value - mean[i] * mean[j], 0.0)
-        if i == j
-        else value - mean[i] * mean[j]
-        for (i, j), value in second.items()
-    }
+    covariance = {(i, j): value - mean[i] * mean[j] for (i, j), value in second.items()}
+    for i in range(len(mean)):
+        noticed = covariance[i, i] > _NO_VARIANCE * second[i, i]
+        covariance[i, i] = np.where(noticed, covariance[i, i], 0.0)
     return mean, _cholesky(covariance)
 
 
@@ -333,7 +335,7 @@ def _cholesky(covariance: dict[tuple[int, int], Array]) -> dict[tuple[int, int],
     first = np.sqrt(covariance[0, 0])
     l10, l20 = _ratio(covariance[1, 0], first), _ratio(covariance[2, 0], first)
     remainder = covariance[1, 1] - l10**2
-    second = np.sqrt(np.where(remainder > 1e-10 * covariance[1, 1], remainder, 0.0))
+    second = np.sqrt(np.where(remainder > _NO_REMAINDER * covariance[1, 1], remainder, 0.0))
     l21 = _ratio(covariance[2, 1] - l20 * l10, second)
     third = np.sqrt(np.maximum(covariance[2, 2] - l20**2 - l21**2, 0.0))
     return {(0, 0): first, (1, 0): l10, (1, 1): second, (2, 0): l20, (2, 1): l21, (2, 2): third}
