@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,44 @@ def test_every_public_docstring_has_an_example_that_runs(
     if elsewhere:
         return  # it runs under that name
     monkeypatch.chdir(tmp_path)
+    run_example(text, name)
+
+
+def run_example(text: str, name: str) -> None:
     example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
     told: list[str] = []
     assert doctest.DocTestRunner(verbose=False).run(example, out=told.append).failed == 0, told
+
+
+def public_methods() -> dict[str, Any]:
+    """Return the methods of public classes by their full names, each once, where it is written."""
+    found = {}
+    for kind in (getattr(sparsetoken, name) for name in sparsetoken.__all__):
+        for owner in inspect.getmro(kind) if inspect.isclass(kind) else ():
+            if owner.__module__.startswith("sparsetoken."):
+                methods = inspect.getmembers(owner, inspect.isroutine)
+                found |= {
+                    f"{owner.__name__}.{name}": method
+                    for name, method in methods
+                    if not name.startswith("_") and name in vars(owner)
+                }
+    return found
+
+
+METHODS = public_methods()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_public_method_says_what_it_gives(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = inspect.getdoc(METHODS[name]) or ""
+    assert text
+    if "\nParameters\n" in text and inspect.signature(METHODS[name]).return_annotation is not None:
+        assert "\nReturns\n-------\n" in text
+    monkeypatch.chdir(tmp_path)
+    run_example(text, name)
+
+
+def test_many_methods_have_an_example_of_their_own() -> None:
+    assert sum(">>> " in (inspect.getdoc(method) or "") for method in METHODS.values()) > 25

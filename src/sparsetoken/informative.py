@@ -89,11 +89,21 @@ class CountLaw(ABC):
 
     @abstractmethod
     def window(self, length: int) -> tuple[int, int]:
-        """Return the smallest and the largest number that matter."""
+        """Return the smallest and the largest number that matter.
+
+        Returns
+        -------
+        two integers
+        """
 
     @abstractmethod
     def log_weight(self, values: "Array", length: int) -> "Array":
-        """Return the logarithm of the probability of each number, up to a constant."""
+        """Return the logarithm of the probability of each number, up to a constant.
+
+        Returns
+        -------
+        array of the shape of the values
+        """
 
     def draw(self, length: int, size: int, rng: "np.random.Generator | int | None") -> "Array":
         """Draw `size` numbers.
@@ -109,6 +119,12 @@ class CountLaw(ABC):
         Returns
         -------
         array of shape (size,)
+
+        Examples
+        --------
+        >>> from sparsetoken import PoissonCount
+        >>> PoissonCount(2.0).draw(10, 1000, 0).shape
+        (1000,)
         """
         import numpy as np
 

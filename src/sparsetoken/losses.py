@@ -81,18 +81,38 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, margin: Array) -> Array:
-        """Return ℓ(t)."""
+        """Return ℓ(t).
+
+        Returns
+        -------
+        array of the shape of the margins
+        """
 
     @abstractmethod
     def slope(self, margin: Array) -> Array:
-        """Return ℓ'(t); at a kink, any subgradient."""
+        """Return ℓ'(t); at a kink, any subgradient.
+
+        Returns
+        -------
+        array of the shape of the margins
+        """
 
     @abstractmethod
     def curvature(self, margin: Array) -> Array:
-        """Return ℓ''(t) wherever it exists."""
+        """Return ℓ''(t) wherever it exists.
+
+        Returns
+        -------
+        array of the shape of the margins
+        """
 
     def derivatives(self, margin: Array) -> tuple[Array, Array, Array]:
-        """Return ℓ(t), ℓ'(t) and ℓ''(t), where they share work at less cost than one by one."""
+        """Return ℓ(t), ℓ'(t) and ℓ''(t), where they share work at less cost than one by one.
+
+        Returns
+        -------
+        three arrays of the shape of the margins
+        """
         return self.value(margin), self.slope(margin), self.curvature(margin)
 
     @property
@@ -101,7 +121,12 @@ class Loss(ABC):
         return float(self.value(np.array([min(self.minimisers[0], 1e300)]))[0])
 
     def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
-        """Return the r that minimises ℓ(r) + (r - centre)²/(2 step), so r + step ℓ'(r) = centre."""
+        """Return the r that minimises ℓ(r) + (r - centre)²/(2 step), so r + step ℓ'(r) = centre.
+
+        Returns
+        -------
+        array of the common shape of centre and step
+        """
         omega, tau = np.broadcast_arrays(
             np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
         )
@@ -116,11 +141,21 @@ class Loss(ABC):
         )
 
     def rough_prox(self, centre: Array, step: Array) -> Array:
-        """Return `prox` to a few digits, where that is enough and cheaper."""
+        """Return `prox` to a few digits, where that is enough and cheaper.
+
+        Returns
+        -------
+        array of the common shape of centre and step
+        """
         return self.prox(centre, step)
 
     def prox_slope(self, centre: ArrayLike, step: ArrayLike) -> Array:
-        """Return the derivative of `prox` in its centre, 1/(1 + step ℓ''(r)) if ℓ is smooth."""
+        """Return the derivative of `prox` in its centre, 1/(1 + step ℓ''(r)) if ℓ is smooth.
+
+        Returns
+        -------
+        array of the common shape of centre and step
+        """
         r = self.prox(centre, step)
         return np.asarray(1 / (1 + np.asarray(step) * self.curvature(r)))
 

@@ -44,7 +44,12 @@ class Record:
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values by name, each error bar after its value under name_uncertainty."""
+        """Return the values by name, each error bar after its value under name_uncertainty.
+
+        Returns
+        -------
+        dict
+        """
         flat: dict[str, Any] = {}
         bars: dict[str, Any] = {}
         for item in fields(self):  # type: ignore[arg-type]
@@ -64,7 +69,12 @@ class Record:
         return dict(_interleaved(flat, bars))
 
     def to_frame(self) -> Any:
-        """Return a data frame of one row (pandas, or polars if only that is installed)."""
+        """Return a data frame of one row (pandas, or polars if only that is installed).
+
+        Returns
+        -------
+        DataFrame
+        """
         return to_frame([self.to_dict()])
 
     def __str__(self) -> str:
@@ -130,7 +140,21 @@ class Curve(Sequence[_R], Generic[_R]):
         return iter(self.records)
 
     def column(self, name: str) -> list[Any]:
-        """Return one quantity at every value."""
+        """Return one quantity at every value.
+
+        Returns
+        -------
+        list
+            Of numbers or texts, in the order of `values`.
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, curve
+        >>> found = curve(Task(10, 1, 5.0), Training(4.0, 2.0), values=[1.0, 2.0], classifier="pooled")
+        >>> first, second = found.column("test_error")
+        >>> first > second
+        True
+        """
         rows = self.to_rows()
         known = list(rows[0]) if rows else []
         if name not in known:
@@ -138,14 +162,31 @@ class Curve(Sequence[_R], Generic[_R]):
         return [row[name] for row in rows]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each value: the varied field, then the result's `to_dict()`."""
+        """Return a dictionary for each value: the varied field, then the result's `to_dict()`.
+
+        Returns
+        -------
+        list of dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, curve
+        >>> found = curve(Task(10, 1, 5.0), Training(4.0, 2.0), values=[1.0, 2.0], classifier="pooled")
+        >>> [row["alpha1"] for row in found.to_rows()]
+        [1.0, 2.0]
+        """
         return [
             {self.over: value, **record.to_dict()}
             for value, record in zip(self.values, self.records, strict=True)
         ]
 
     def to_frame(self) -> Any:
-        """Return a data frame with a row for each value (pandas, or polars if only that is there)."""
+        """Return a data frame with a row for each value (pandas, or polars if only that is there).
+
+        Returns
+        -------
+        DataFrame
+        """
         return to_frame(self.to_rows())
 
     def plot(
@@ -167,6 +208,17 @@ class Curve(Sequence[_R], Generic[_R]):
             The name of a look of `sparsetoken.plotting`; by default the classifier's.
         logarithmic : bool
             Whether the abscissa is.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, curve
+        >>> found = curve(Task(10, 1, 5.0), Training(4.0, 2.0), values=[1.0, 2.0], classifier="pooled")
+        >>> found.plot("train_loss").get_ylabel()
+        'train loss'
         """
         from sparsetoken.plotting import describe, draw_band, look_of, named, new_figure
 

@@ -59,12 +59,28 @@ class _Settings:
     __slots__ = ()
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with the named fields changed, validated anew."""
+        """Return a copy with the named fields changed, validated anew.
+
+        Returns
+        -------
+        the same kind of object
+
+        Examples
+        --------
+        >>> from sparsetoken import Task
+        >>> Task(10, 1, 5.0).replace(length=20).length
+        20
+        """
         self._refuse_unknown(changes)
         return replace(self, **changes)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary of plain Python values; a law is its text."""
+        """Return the fields as a dictionary of plain Python values; a law is its text.
+
+        Returns
+        -------
+        dict
+        """
         values = {item.name: getattr(self, item.name) for item in self._fields()}
         return {
             name: str(value) if isinstance(value, CountLaw) else value
@@ -73,7 +89,19 @@ class _Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the object from a dictionary such as `to_dict` gives."""
+        """Make the object from a dictionary such as `to_dict` gives.
+
+        Returns
+        -------
+        the object
+
+        Examples
+        --------
+        >>> from sparsetoken import Task
+        >>> task = Task(10, 1, 5.0)
+        >>> Task.from_dict(task.to_dict()) == task
+        True
+        """
         cls._refuse_unknown(values)
         missing = [f.name for f in cls._fields() if f.default is MISSING and f.name not in values]
         if missing:
@@ -174,10 +202,14 @@ class Task(_Settings):
 
         R becomes hypergeometric. Train on it, or test on it (`at=task.keep(5)`).
 
+        Returns
+        -------
+        Task
+
         Examples
         --------
         >>> from sparsetoken import Task
-        >>> Task(10, 1, 5.0).keep(4).silent_rate
+        >>> round(Task(10, 1, 5.0).keep(4).silent_rate, 6)
         0.6
         """
         keep = validation.integer("keep", keep, low=2, high=self.length)

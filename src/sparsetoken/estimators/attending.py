@@ -172,6 +172,14 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         Returns
         -------
         array of shape (n, L), 0 at padding, or a list of arrays of shape (L_i,) for a list
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> model.attention(test.X).sum(axis=1).round(6).tolist() == [1.0] * 40
+        True
         """
         sequences = self._fitted_sequences(X, mask)
         return _in_shape(sequences, self._per_token(sequences, target, self.model_.attend))
@@ -181,6 +189,18 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
         Positive for tokens that speak for the class (with two classes, the second), negative for
         those against it. Arguments and shapes as in `attention`.
+
+        Returns
+        -------
+        as `attention`
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> model.evidence(test.X).shape
+        (40, 6)
         """
         sequences = self._fitted_sequences(X, mask)
         return _in_shape(sequences, self._per_token(sequences, target, self.model_.evidence))
@@ -189,6 +209,18 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         """Return how much each token attracts attention by itself, whatever stands beside it.
 
         Comparable between sequences of any length. Arguments and shapes as in `attention`.
+
+        Returns
+        -------
+        as `attention`
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> bool((model.token_scores(test.X).argmax(axis=1) == model.locate(test.X)[:, 0]).all())
+        True
         """
         sequences = self._fitted_sequences(X, mask)
         return _in_shape(sequences, self._per_token(sequences, target, self.model_.token_scores))
@@ -204,6 +236,19 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         target : class label, optional
             With three or more classes, the class to locate. Each has a background of its own, and
             so has that of each sequence's predicted class, which is learnt without `target`.
+
+        Returns
+        -------
+        the classifier itself
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> ready = model.learn_background(test.X[test.y == 0])
+        >>> len(ready.locate(test.X, false_alarms=0.1))
+        40
         """
         sequences = self._fitted_sequences(X, mask)
         scores = self._per_token(sequences, target, self.model_.token_scores)
@@ -234,6 +279,14 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         Returns
         -------
         array of shape (n, k), or a list of n arrays with `false_alarms`
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> model.locate(test.X, 2).shape
+        (40, 2)
         """
         sequences = self._fitted_sequences(X, mask)
         if false_alarms is not None:
@@ -286,7 +339,12 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
     @one_thread
     def transform(self, X: Any, mask: Any = None) -> Array:
-        """Return the attended features Xᵀ p, standardised tokens: (n, problems × heads × d)."""
+        """Return the attended features Xᵀ p, standardised tokens: (n, problems × heads × d).
+
+        Returns
+        -------
+        array of shape (n, problems × heads × d)
+        """
         sequences = self._fitted_sequences(X, mask)
         parts = []
         for block in sequences.blocks():
@@ -307,6 +365,20 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         path : str or Path, optional
             A file that ends in .npz, or in .onnx if the package onnx is installed: a graph from
             `tokens` (L, d) of one sequence to `decision` and `attention`.
+
+        Returns
+        -------
+        dict of arrays
+            By name, as in the formula above.
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> arrays = model.export()
+        >>> arrays["queries"].shape, arrays["bias"].shape
+        ((1, 1, 64), (1,))
         """
         check_is_fitted(self)
         if not isinstance(self.model_.pooling, Softmax):
@@ -335,6 +407,19 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         sharpness : float, "trained" or "hard"
             The spread (`sharpness_` is the trained one), or "hard" for the most attended token
             alone. Problems without attention stay as they are.
+
+        Returns
+        -------
+        a fitted copy; this classifier stays as it is
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> hard = model.with_sharpness("hard")
+        >>> float(hard.attention(test.X).max(axis=1).min())
+        1.0
         """
         check_is_fitted(self)
         if isinstance(sharpness, str):
@@ -365,6 +450,19 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             several classes, whose decisions are compared, always the least loss.
         rate : float, or array of shape (classes,), optional
             Without `y`: the share of positives (of each class) among them.
+
+        Returns
+        -------
+        a fitted copy; this classifier stays as it is
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(6, train=120, test=40)
+        >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
+        >>> _, longer = digit_bags(12, test=60)
+        >>> model.recalibrate(longer.X, longer.y).predict(longer.X).shape
+        (60,)
         """
         if (y is None) == (rate is None):
             raise ParameterError("rate", rate, "either y or rate, and not both")

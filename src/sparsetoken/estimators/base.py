@@ -122,6 +122,10 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The Dask cluster on which to read an X in parts: a Dask array with chunks along samples,
             a list of delayed blocks, or a list of .npy or .h5 files. Without it files are read
             here, one after another.
+
+        Returns
+        -------
+        the classifier itself
         """
         with one_thread, unchanged_on_error(self):  # threads would decide the last bits
             self.check_parameters()
@@ -161,12 +165,22 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = max(1, model.iterations)
 
     def decision_function(self, X: Any, mask: Any = None) -> Array:
-        """Return the decisions: (n,) for two classes, positive for the second; else (n, classes)."""
+        """Return the decisions: (n,) for two classes, positive for the second; else (n, classes).
+
+        Returns
+        -------
+        array of shape (n,) or (n, classes)
+        """
         decisions = self._decisions(self._fitted_sequences(X, mask))
         return decisions[0] if len(decisions) == 1 else decisions.T
 
     def predict(self, X: Any, mask: Any = None) -> Array:
-        """Return the predicted class of each sequence."""
+        """Return the predicted class of each sequence.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
         predicted = self._predicted(self._fitted_sequences(X, mask))
         return np.asarray(self.classes_[predicted])
 
@@ -180,7 +194,12 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(separate / separate.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> float:
-        """Return the share of sequences whose class is predicted rightly."""
+        """Return the share of sequences whose class is predicted rightly.
+
+        Returns
+        -------
+        float
+        """
         predicted = self.predict(X, mask)
         if y is None:
             raise ParameterError("y", None, f"{len(predicted)} labels")

@@ -203,7 +203,12 @@ class Comparison:
         return "\n".join(lines)
 
     def plot(self, *, figure: Any = None) -> Any:
-        """Draw the errors, and the attention in sequences of the test folds; return the figure."""
+        """Draw the errors, and the attention in sequences of the test folds; return the figure.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
         from sparsetoken.plotting import styled
 
         return styled(self._draw)(figure)

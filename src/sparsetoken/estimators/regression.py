@@ -88,7 +88,12 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None, groups: Any = None
     ) -> Self:
-        """Fit to targets y of shape (n,); everything else as in `AttentionClassifier.fit`."""
+        """Fit to targets y of shape (n,); everything else as in `AttentionClassifier.fit`.
+
+        Returns
+        -------
+        the regressor itself
+        """
         with one_thread, unchanged_on_error(self):
             classifier = AttentionClassifier(loss="square", **self.get_params())
             classifier.check_parameters()
@@ -123,23 +128,43 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.classifier_.n_iter_)
 
     def predict(self, X: Any, mask: Any = None) -> Array:
-        """Return the predicted targets, of shape (n,)."""
+        """Return the predicted targets, of shape (n,).
+
+        Returns
+        -------
+        array of shape (n,)
+        """
         decisions = self._fitted().decision_function(X, mask)
         return np.asarray(self.middle_ + self.unit_ * decisions.astype(float))
 
     def attention(self, X: Any, mask: Any = None) -> Any:
-        """Return the weight of each token, as `AttentionClassifier.attention`."""
+        """Return the weight of each token, as `AttentionClassifier.attention`.
+
+        Returns
+        -------
+        as `AttentionClassifier.attention`
+        """
         return self._fitted().attention(X, mask)
 
     def evidence(self, X: Any, mask: Any = None) -> Any:
-        """Return by how much the prediction would fall without each token, in the target's units."""
+        """Return by how much the prediction would fall without each token, in the target's units.
+
+        Returns
+        -------
+        as `attention`
+        """
         evidence = self._fitted().evidence(X, mask)
         if isinstance(evidence, list):
             return [self.unit_ * one for one in evidence]
         return self.unit_ * evidence
 
     def locate(self, X: Any, k: int | None = None, mask: Any = None) -> Any:
-        """Return the k most attended tokens, as `AttentionClassifier.locate`."""
+        """Return the k most attended tokens, as `AttentionClassifier.locate`.
+
+        Returns
+        -------
+        as `AttentionClassifier.locate`
+        """
         return self._fitted().locate(X, k, mask)
 
     def _fitted(self) -> AttentionClassifier:

@@ -76,22 +76,42 @@ class FreeResponseCurve:
     token_recall: Array
 
     def at(self, false_alarms: float) -> float:
-        """Return the share found at this many false alarms per sequence."""
+        """Return the share found at this many false alarms per sequence.
+
+        Returns
+        -------
+        float
+        """
         return float(np.interp(false_alarms, self.false_alarms, self.token_recall))
 
     def to_rows(self) -> list[dict[str, float]]:
-        """Return a dictionary for each threshold."""
+        """Return a dictionary for each threshold.
+
+        Returns
+        -------
+        list of dict
+        """
         return [
             {"false_alarms": float(alarms), "token_recall": float(recall)}
             for alarms, recall in zip(self.false_alarms, self.token_recall, strict=True)
         ]
 
     def to_frame(self) -> Any:
-        """Return a data frame with a row for each threshold."""
+        """Return a data frame with a row for each threshold.
+
+        Returns
+        -------
+        DataFrame
+        """
         return to_frame(self.to_rows())
 
     def plot(self, *, axes: Any = None) -> Any:
-        """Draw the curve; return the axes."""
+        """Draw the curve; return the axes.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         from sparsetoken.plotting import new_figure, styled
 
         @styled

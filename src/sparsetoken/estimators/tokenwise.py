@@ -62,7 +62,12 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, mask: Any = None) -> Self:
-        """Fit the transformer on the tokens of all sequences; X and mask as in the classifiers."""
+        """Fit the transformer on the tokens of all sequences; X and mask as in the classifiers.
+
+        Returns
+        -------
+        the transformer itself
+        """
         del y
         with unchanged_on_error(self):
             for name, check in self._checks.items():
@@ -73,7 +78,12 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any, mask: Any = None) -> Any:
-        """Return the sequences with every token transformed."""
+        """Return the sequences with every token transformed.
+
+        Returns
+        -------
+        as X: an array, or a list of arrays
+        """
         check_is_fitted(self)
         sequences = sequences_of(self, X, mask, reset=False)
         result: Array | None = None

@@ -69,7 +69,12 @@ class TrainedModel:
         return self.readout.bias
 
     def decision(self, X: ArrayLike) -> Array:
-        """Return ⟨f(X), w⟩ + b for each sequence of X (n, L, d)."""
+        """Return ⟨f(X), w⟩ + b for each sequence of X (n, L, d).
+
+        Returns
+        -------
+        array of shape (n,)
+        """
         X = sequence_array(X)
         scores = np.empty(len(X))
         for part in blocks(X):
@@ -84,7 +89,12 @@ class TrainedModel:
         return scores
 
     def predict(self, X: ArrayLike) -> Array:
-        """Return the predicted labels, -1 or +1."""
+        """Return the predicted labels, -1 or +1.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
         return np.where(self.decision(X) > 0, 1, -1)
 
 

@@ -106,7 +106,12 @@ class Solution:
         return "; ".join(part for part in parts if part)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values: the status by its name, and the whole message."""
+        """Return plain values: the status by its name, and the whole message.
+
+        Returns
+        -------
+        dict
+        """
         return {
             "converged": self.converged,
             "status": self.status.name.lower(),

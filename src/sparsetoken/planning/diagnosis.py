@@ -103,7 +103,12 @@ class Diagnosis(Record):
         return self.findings[0].cause
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as a flat dictionary of plain values."""
+        """Return the answer as a flat dictionary of plain values.
+
+        Returns
+        -------
+        dict
+        """
         flat: dict[str, Any] = {
             "samples": self.samples,
             "length": self.length,
@@ -121,7 +126,12 @@ class Diagnosis(Record):
         return "\n".join(_lines(self))
 
     def plot(self, *, figure: Any = None) -> Any:
-        """Draw errors with their limits, and the tokens along the learnt direction."""
+        """Draw errors with their limits, and the tokens along the learnt direction.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
         return draw_diagnosis(self, self._projections, figure)
 
 

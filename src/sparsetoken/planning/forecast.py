@@ -156,13 +156,23 @@ class Forecast(Record):
     _posterior: CurvePosterior = field(repr=False)
 
     def at(self, samples: float) -> Outlook:
-        """Return the predicted error for another number of training samples."""
+        """Return the predicted error for another number of training samples.
+
+        Returns
+        -------
+        Outlook
+        """
         if samples != np.inf:
             samples = validation.real("samples", samples, low=1)
         return _outlook(self._posterior, samples)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as a flat dictionary of plain values."""
+        """Return the answer as a flat dictionary of plain values.
+
+        Returns
+        -------
+        dict
+        """
         flat: dict[str, Any] = {
             "model": self.model,
             "samples": self.curve.samples,
@@ -184,18 +194,33 @@ class Forecast(Record):
         return flat | {f"share_of_{name.replace(' ', '_')}": v for name, v in self.shapes.items()}
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each number of samples: samples, error, low, high."""
+        """Return a dictionary for each number of samples: samples, error, low, high.
+
+        Returns
+        -------
+        list of dict
+        """
         return [outlook.to_dict() for outlook in (*self.outlooks, self.ceiling)]
 
     def to_frame(self) -> Any:
-        """Return the outlooks as a data frame with a row for each number of samples."""
+        """Return the outlooks as a data frame with a row for each number of samples.
+
+        Returns
+        -------
+        DataFrame
+        """
         return to_frame(self.to_rows())
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
     def plot(self, *, axes: Any = None) -> Any:
-        """Draw measured errors, the forecast with its band, the target and the answer."""
+        """Draw measured errors, the forecast with its band, the target and the answer.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         return draw_forecast(self, self._posterior, axes)
 
 

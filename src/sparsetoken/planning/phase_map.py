@@ -78,7 +78,21 @@ class PhaseMap:
     unsolved: int
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a flat dictionary for each cell: the two settings, the errors, the winner."""
+        """Return a flat dictionary for each cell: the two settings, the errors, the winner.
+
+        Returns
+        -------
+        list of dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, phase_map
+        >>> found = phase_map(
+        ...     Task(6, 1, 4.0), Training(4.0, 4.0), x=("strength", [3, 4]), y=("alpha", [1, 4, 16])
+        ... )
+        >>> len(found.to_rows())
+        6
+        """
         return [
             {
                 self.x: float(across),
@@ -99,19 +113,51 @@ class PhaseMap:
         ]
 
     def to_frame(self) -> Any:
-        """Return a data frame with a row for each cell."""
+        """Return a data frame with a row for each cell.
+
+        Returns
+        -------
+        DataFrame
+        """
         return to_frame(self.to_rows())
 
     def crossings(self, level: float = 0.05, classifier: str = "attention") -> Array:
         """Return for each value of x the least y at which the error is at most `level`; NaN if none.
 
         Between two values of y by linear interpolation.
+
+        Returns
+        -------
+        array with a number for each value of x
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, phase_map
+        >>> found = phase_map(
+        ...     Task(6, 1, 4.0), Training(4.0, 4.0), x=("strength", [3, 4]), y=("alpha", [1, 4, 16])
+        ... )
+        >>> found.crossings(0.2).shape
+        (2,)
         """
         validation.choice("classifier", classifier, self.errors)
         return _first_crossings(self.errors[classifier] - level, self.y_values)
 
     def equality(self, rival: str = "pooled") -> Array:
-        """Return for each value of x the least y from which attention is no worse than a rival."""
+        """Return for each value of x the least y from which attention is no worse than a rival.
+
+        Returns
+        -------
+        array with a number for each value of x
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, phase_map
+        >>> found = phase_map(
+        ...     Task(6, 1, 4.0), Training(4.0, 4.0), x=("strength", [3, 4]), y=("alpha", [1, 4, 16])
+        ... )
+        >>> found.equality("pooled").shape
+        (2,)
+        """
         validation.choice("rival", rival, self.errors)
         return _first_crossings(self.errors["attention"] - self.errors[rival], self.y_values)
 
@@ -119,7 +165,12 @@ class PhaseMap:
         return "\n".join(_lines(self))
 
     def plot(self, *, level: float = 0.05, figure: Any = None) -> Any:
-        """Draw a panel for each classifier and one of the winners; return the figure."""
+        """Draw a panel for each classifier and one of the winners; return the figure.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
         return draw_phase_map(self, level, figure)
 
 

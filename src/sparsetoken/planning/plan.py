@@ -107,7 +107,12 @@ class Plan(Record):
     predictions: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a dictionary of plain values."""
+        """Return the plan as a dictionary of plain values.
+
+        Returns
+        -------
+        dict
+        """
         flat: dict[str, Any] = {
             **self.task.to_dict(),
             "dimension": self.dimension,
@@ -128,7 +133,12 @@ class Plan(Record):
         return flat | (self.assurance.to_dict() if self.assurance else {})
 
     def study(self) -> str:
-        """Return the text of a study file that checks the plan: `sparsetoken sweep run` takes it."""
+        """Return the text of a study file that checks the plan: `sparsetoken sweep run` takes it.
+
+        Returns
+        -------
+        str
+        """
         return study_text(self.task, self._training(), self.dimension, self.target)
 
     def _training(self) -> Training:
@@ -141,7 +151,12 @@ class Plan(Record):
         return "\n".join(_lines(self))
 
     def plot(self, *, axes: Any = None) -> Any:
-        """Draw the predicted errors against the number of samples, with the plan marked."""
+        """Draw the predicted errors against the number of samples, with the plan marked.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         self._training()
         return draw_plan(self, axes)
 

@@ -78,12 +78,21 @@ class LearntDirection:
         """Return the log-likelihood ratio of each sequence of X (n, L, d).
 
         It is that of a signal of strength θ√(estimated overlap) along the direction.
+
+        Returns
+        -------
+        array of shape (n,)
         """
         tokens = sequence_array(X) @ self.direction
         return _log_ratio(tokens, task, task.strength * math.sqrt(self.estimated_overlap))
 
     def predict(self, task: Task, X: ArrayLike) -> Array:
-        """Return the predicted labels, -1 or +1."""
+        """Return the predicted labels, -1 or +1.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
         return np.where(self.scores(task, X) > _threshold(task), 1, -1)
 
 

@@ -146,21 +146,48 @@ class Simulation(Record):
     recalibrate: bool = False
 
     def values(self, field: str) -> list[float]:
-        """Return a field of every trial that has it, as numbers (True is 1)."""
+        """Return a field of every trial that has it, as numbers (True is 1).
+
+        Returns
+        -------
+        list of float
+        """
         validation.choice("field", field, QUANTITIES)
         found = (getattr(trial, field) for trial in self.trials)
         return [float(value) for value in found if value is not None]
 
     def mean(self, field: str) -> float | None:
-        """Return the mean of a field over the trials that have it; None if none has."""
+        """Return the mean of a field over the trials that have it; None if none has.
+
+        Returns
+        -------
+        float or None
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, simulate
+        >>> found = simulate(Task(6, 1, 4.0), Training(2.0, 2.0), dimension=20, trials=3)
+        >>> found.mean("test_error") == sum(found.values("test_error")) / 3
+        True
+        """
         return mean_and_error(self.values(field))[0]
 
     def standard_error(self, field: str) -> float | None:
-        """Return the standard error of the mean; None with fewer than two values."""
+        """Return the standard error of the mean; None with fewer than two values.
+
+        Returns
+        -------
+        float or None
+        """
         return mean_and_error(self.values(field))[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the mean of every quantity, its standard error under name_uncertainty."""
+        """Return the mean of every quantity, its standard error under name_uncertainty.
+
+        Returns
+        -------
+        dict
+        """
         flat: dict[str, Any] = {}
         for name in QUANTITIES:
             mean, error = self.mean(name), self.standard_error(name)
@@ -171,7 +198,19 @@ class Simulation(Record):
         return flat
 
     def settings(self) -> dict[str, Any]:
-        """Return what was simulated, as plain values."""
+        """Return what was simulated, as plain values.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, simulate
+        >>> found = simulate(Task(6, 1, 4.0), Training(2.0, 2.0), dimension=20, trials=3)
+        >>> found.settings()["dimension"]
+        20
+        """
         return {
             item.name: value.to_dict() if hasattr(value, "to_dict") else value
             for item in fields(self)

@@ -262,7 +262,12 @@ class Study(_Strict):
         return axes
 
     def cells(self) -> Grid:
-        """Return the settings of each cell, as flat dictionaries: a sequence, made when asked."""
+        """Return the settings of each cell, as flat dictionaries: a sequence, made when asked.
+
+        Returns
+        -------
+        sequence of dict
+        """
         return self._grid
 
     @cached_property

@@ -208,7 +208,12 @@ class Store:
         return int(self.study["trials"]) if self._trials is None else self._trials
 
     def counts(self) -> StudyCounts:
-        """Count cells and trials, without reading the results."""
+        """Count cells and trials, without reading the results.
+
+        Returns
+        -------
+        StudyCounts
+        """
         cells, wanted = len(self.settings), self.trials_wanted
         cells_done, done, failed = next(
             self._read(
@@ -225,7 +230,12 @@ class Store:
         return StudyCounts(cells, cells_done, cells * wanted, done, failed, predicted, unpredicted)
 
     def errors(self, limit: int = 5) -> list[tuple[int, int | None, str]]:
-        """Return (cell, trial or None for theory, error) of the first few failures."""
+        """Return (cell, trial or None for theory, error) of the first few failures.
+
+        Returns
+        -------
+        list of tuples
+        """
         return list(
             self._read(
                 "SELECT cell, trial, error FROM trials WHERE (cell, trial) IN (SELECT cell, trial"
@@ -238,7 +248,12 @@ class Store:
         )
 
     def versions(self) -> list[str]:
-        """Return the versions of the package that have run this study."""
+        """Return the versions of the package that have run this study.
+
+        Returns
+        -------
+        list of str
+        """
         return list(json.loads(self.study["versions"]))
 
     def cells(self) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -246,12 +261,22 @@ class Store:
         yield from enumerate(self.settings)
 
     def layouts(self, kind: str) -> list[list[str]]:
-        """Return the lists of fields that results of "trials" or of the "theory" have."""
+        """Return the lists of fields that results of "trials" or of the "theory" have.
+
+        Returns
+        -------
+        list of lists of str
+        """
         rows = self._sealed("layouts", "ORDER BY layout")
         return [json.loads(names) for _, found, names in rows if found == kind]
 
     def columns(self, kind: str) -> list[str]:
-        """Return the names of all result fields of "trials" or of the "theory"."""
+        """Return the names of all result fields of "trials" or of the "theory".
+
+        Returns
+        -------
+        list of str
+        """
         return list(dict.fromkeys(name for layout in self.layouts(kind) for name in layout))
 
     def theory(self) -> Iterator[tuple[int, str | None, str | None]]:

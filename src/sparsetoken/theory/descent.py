@@ -104,7 +104,12 @@ class DescentState(Ranked, Record):
         return Query(self.alignment, self.sharpness)
 
     def fitted(self, task: Task, training: Training) -> Prediction:
-        """Predict a readout fitted on alpha1 d fresh samples, with the query of this state."""
+        """Predict a readout fitted on alpha1 d fresh samples, with the query of this state.
+
+        Returns
+        -------
+        Prediction
+        """
         return predict(task, training, query=self.query)
 
 

@@ -94,11 +94,21 @@ class Localisation(Record):
     task: Task = field(repr=False)
 
     def top(self, count: int) -> float:
-        """Return the probability that one of the `count` most attended tokens is informative."""
+        """Return the probability that one of the `count` most attended tokens is informative.
+
+        Returns
+        -------
+        float
+        """
         return hit_rate(self.task, self.query.alignment, count)
 
     def free_response(self, false_alarms: Iterable[float] | None = None) -> Curve[FreeResponse]:
-        """Return hits against false alarms per sequence, at the given numbers of false alarms."""
+        """Return hits against false alarms per sequence, at the given numbers of false alarms.
+
+        Returns
+        -------
+        Curve of FreeResponse
+        """
         task = self.task
         known = task.counts
         others = task.length - task.positive_rate * known.mean

@@ -163,7 +163,19 @@ class Prediction(Ranked, Record):
         return localise(self.at, query=self.query, at_sharpness=self.at_sharpness)
 
     def metrics(self, *names: str) -> dict[str, float]:
-        """Return quantities of `METRICS` by name, each with its error bar under name_uncertainty."""
+        """Return quantities of `METRICS` by name, each with its error bar under name_uncertainty.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(8.0, 2.0, query_step=20.0))
+        >>> sorted(found.metrics("auc", "hit_rate"))
+        ['auc', 'auc_uncertainty', 'hit_rate', 'hit_rate_uncertainty']
+        """
         flat: dict[str, float] = {}
         for name in names:
             of_tokens = validation.choice("metric", name, METRICS) in LOCALISATION
@@ -176,7 +188,12 @@ class Prediction(Ranked, Record):
         return flat
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values by name; with the AUC, where positives are rarer than 20 %."""
+        """Return the values by name; with the AUC, where positives are rarer than 20 %.
+
+        Returns
+        -------
+        dict
+        """
         flat = super().to_dict()
         if self.at.positive_rate >= FEW_POSITIVES:
             return flat

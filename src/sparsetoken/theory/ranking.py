@@ -202,7 +202,12 @@ class Ranking(Record):
         return {**bars, "balanced_error": self._balanced_error_bar}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the three numbers by name, each with its error bar under name_uncertainty."""
+        """Return the three numbers by name, each with its error bar under name_uncertainty.
+
+        Returns
+        -------
+        dict
+        """
         flat: dict[str, Any] = {}
         for name, bar in self.uncertainty.items():
             flat |= {name: getattr(self, name), name + UNCERTAINTY: bar}
@@ -211,34 +216,64 @@ class Ranking(Record):
     __repr__ = Record.__str__
 
     def at_recall(self, recall: float) -> OperatingPoint:
-        """Return the operating point with the given recall."""
+        """Return the operating point with the given recall.
+
+        Returns
+        -------
+        OperatingPoint
+        """
         level = validation.real("recall", recall, low=0, high=1, inclusive=False)
         return self._operating_points(np.array([level]), side=0)[0]
 
     def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
-        """Return the operating point with the given false-alarm rate."""
+        """Return the operating point with the given false-alarm rate.
+
+        Returns
+        -------
+        OperatingPoint
+        """
         level = validation.real("false_alarm_rate", rate, low=0, high=1, inclusive=False)
         return self._operating_points(np.array([level]), side=1)[0]
 
     def at_threshold(self, threshold: float) -> OperatingPoint:
-        """Return the operating point of a threshold on the score."""
+        """Return the operating point of a threshold on the score.
+
+        Returns
+        -------
+        OperatingPoint
+        """
         value = validation.real("threshold", threshold)
         return self._points(np.array([value]), side=None)[0]
 
     def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
-        """Return recall against false-alarm rate, at the given rates or at well-chosen ones."""
+        """Return recall against false-alarm rate, at the given rates or at well-chosen ones.
+
+        Returns
+        -------
+        Curve of OperatingPoint
+        """
         levels = self._levels("false_alarm_rate", false_alarm_rates, side=1)
         points = self._operating_points(levels, side=1)
         return Curve("false_alarm_rate", tuple(map(float, levels)), tuple(points), {}, "recall")
 
     def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
-        """Return precision against recall, at the given recalls or at well-chosen ones."""
+        """Return precision against recall, at the given recalls or at well-chosen ones.
+
+        Returns
+        -------
+        Curve of OperatingPoint
+        """
         levels = self._levels("recall", recalls, side=0)
         points = self._operating_points(levels, side=0)
         return Curve("recall", tuple(map(float, levels)), tuple(points), {}, "precision")
 
     def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
-        """Return P(y = +1 | score) against the score, over the range that holds 99.8 % of them."""
+        """Return P(y = +1 | score) against the score, over the range that holds 99.8 % of them.
+
+        Returns
+        -------
+        Curve of CalibrationPoint
+        """
         if scores is None:
             ends = [self._thresholds(np.array([0.001, 0.999]), side) for side in (0, 1)]
             points = np.linspace(np.min(ends), np.max(ends), _CURVE_POINTS)
@@ -391,23 +426,84 @@ class Ranked:
         return self.ranking.balanced_error
 
     def at_recall(self, recall: float) -> OperatingPoint:
-        """Return the threshold with the given recall, and what else it gives."""
+        """Return the threshold with the given recall, and what else it gives.
+
+        Returns
+        -------
+        OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(8.0, 2.0, query_step=20.0))
+        >>> 0 < found.at_recall(0.9).false_alarm_rate < 0.5
+        True
+        """
         return self.ranking.at_recall(recall)
 
     def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
-        """Return the threshold with the given false-alarm rate, and what else it gives."""
+        """Return the threshold with the given false-alarm rate, and what else it gives.
+
+        Returns
+        -------
+        OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(8.0, 2.0, query_step=20.0))
+        >>> 0.5 < found.at_false_alarm_rate(0.1).recall < 1
+        True
+        """
         return self.ranking.at_false_alarm_rate(rate)
 
     def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
-        """Return recall against false-alarm rate."""
+        """Return recall against false-alarm rate.
+
+        Returns
+        -------
+        Curve of OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(8.0, 2.0, query_step=20.0))
+        >>> rare, frequent = found.roc([0.01, 0.1]).column("recall")
+        >>> rare < frequent
+        True
+        """
         return self.ranking.roc(false_alarm_rates)
 
     def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
-        """Return precision against recall."""
+        """Return precision against recall.
+
+        Returns
+        -------
+        Curve of OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(8.0, 2.0, query_step=20.0))
+        >>> len(found.precision_recall([0.5, 0.9]))
+        2
+        """
         return self.ranking.precision_recall(recalls)
 
     def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
-        """Return the probability of a positive label against the score."""
+        """Return the probability of a positive label against the score.
+
+        Returns
+        -------
+        Curve of CalibrationPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(8.0, 2.0, query_step=20.0))
+        >>> 0 < found.calibration([0.0])[0].probability < 1
+        True
+        """
         return self.ranking.calibration(scores)
 
 

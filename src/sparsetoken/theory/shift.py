@@ -51,7 +51,12 @@ class Shift(Record):
         return min(self.ways, key=lambda name: self.ways[name].test_error)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error of every way, named after it, and the best sharpness and bias."""
+        """Return the error of every way, named after it, and the best sharpness and bias.
+
+        Returns
+        -------
+        dict
+        """
         flat: dict[str, Any] = {}
         for name, found in self.ways.items():
             flat[f"{name}_error"] = found.test_error
