@@ -242,11 +242,64 @@ def test_a_setting_moves_the_keys_of_the_lines_that_it_matters_to() -> None:
     assert moved({"alpha0": 1.0}, view="capacity") == {"attention"}
 
 
-def computed(picture: Picture, stage: Stage) -> list[Batch]:
-    batches = picture.batches(stage)
-    for batch in batches:
-        picture.put(batch, compute(batch, lambda: None))
-    return batches
+def computed(picture: Picture, stage: Stage, kind: str = "") -> list[Batch]:
+    begun = []
+    for batch in picture.batches(stage):
+        if batch.source.kind == kind or not kind:
+            begun.append(picture.begun(batch))
+            picture.put(batch, compute(begun[-1], lambda: None))
+    return begun
+
+
+def test_points_of_a_map_begin_between_their_neighbours_and_end_where_predict_does() -> None:
+    known = Known()
+    for ridge in (1e-3, 1.1e-3):
+        values = {"view": "map", "classifiers": ["attention"], "start": 1, "stop": 6}
+        state = State.from_values({**values, "ridge": ridge, "second_start": 1})
+        picture = Picture(state, known)
+        computed(picture, FIRST, "predict")
+        batches = computed(picture, SCREEN, "predict")
+    expected = [bool(near) for batch in batches for near in batch.expected]
+    assert len(expected) == 9**2 - 5**2
+    assert sum(expected) > 0.9 * len(expected)
+    (shown,) = picture.pieces()
+    # On a row of the coarse grid, between its rows, and between both.
+    for row, column in ((4, 6), (6, 4), (10, 14)):
+        task, training = vary("strength", shown["x"][column], state.task, state.training)
+        training = training.replace(alpha1=shown["y"][row])
+        found, other = shown["values"]["attention"][row][column], predict(task, training)
+        assert found == pytest.approx(other.test_error, abs=MAP.final + other.uncertainty.test_error)
+    expected_at = [near for batch in batches for near in batch.expected if near]
+    reached = [
+        picture._known.points.get(batch.source.key(value)).solution
+        for batch in batches
+        for value, near in zip(batch.values, batch.expected, strict=True)
+        if near
+    ]
+    # As far from the middle of its neighbours as it was before: to a percent.
+    assert np.median(np.abs(np.subtract(expected_at, reached))[:, -3:].max(axis=1)) < 0.01
+
+
+def test_capacities_are_left_out_where_their_contour_does_not_pass() -> None:
+    values = {"view": "map", "classifiers": ["attention"], "start": 1, "stop": 8}
+
+    def ratios(known: Known, *stages: Stage) -> tuple[int, np.ndarray]:
+        picture = Picture(State.from_values(values), known)
+        asked = sum(len(b.values) for stage in stages for b in computed(picture, stage, "capacity"))
+        grid = picture._map()["values"]["capacity_ratio"]
+        return asked, np.array(grid, dtype=float)
+
+    some, left_out = ratios(Known(), SCREEN, FINAL)
+    every, whole = ratios(Known(), FINAL)
+    assert some < every
+    known = np.isfinite(left_out)
+    np.testing.assert_allclose(left_out[known], whole[known], rtol=0.02)
+    # What changes sides to its right or above is there.
+    for axis in (0, 1):
+        changes = np.diff(whole > 1, axis=axis)
+        ends = [np.take(known, range(*part), axis=axis) for part in ((0, 16), (1, 17))]
+        assert np.all(ends[0][changes] & ends[1][changes])
+        assert changes.any()
 
 
 @pytest.mark.parametrize("view", ["learning", "turning"])

@@ -53,7 +53,8 @@ class Point(NamedTuple):
     """A value with its error bar, what to know about it, and the accuracy that was asked for.
 
     `extra` holds what is more than a number: the tokens of a drawn sequence. `memory` is what a
-    point nearby can begin from, for a worker to read.
+    point nearby can begin from, for a worker to read, and `solution` what changes smoothly between
+    points, so that one between others can begin close to where it ends.
     """
 
     y: float | None
@@ -62,6 +63,7 @@ class Point(NamedTuple):
     tolerance: float = 0.0
     extra: Mapping[str, Any] | None = None
     memory: bytes = b""
+    solution: tuple[float, ...] = ()
 
     def good_for(self, tolerance: float, relative: bool = False, exactly: bool = False) -> bool:
         """Return whether nothing would be gained by asking at this accuracy.
@@ -149,15 +151,19 @@ class Batch:
     source : Source
     values : of its field
     tolerance : float
-    place : which line of the screen it is, whatever the settings are
+    place : which line of the screen it is, whatever the settings are, and at which accuracy
+    row : of a map
     memories : what each point begins from, b"" for nothing; None to compute them as the package does
+    expected : where the solution of each point may be, () for unknown
     """
 
     source: Source
     values: tuple[float, ...]
     tolerance: float
-    place: Hashable = None
+    place: tuple[Hashable, ...] = ()
+    row: int | None = None
     memories: tuple[bytes, ...] | None = None
+    expected: tuple[tuple[float, ...], ...] = ()
 
 
 def share_out(training: Training, classifier: str, alpha: float) -> Training:
@@ -223,7 +229,13 @@ class _Follower:
     settings: dict[str, Any]
     moving: str = ""
 
-    def predict(self, task: Task, training: Training, query: Query | None) -> Prediction:
+    def predict(
+        self,
+        task: Task,
+        training: Training,
+        query: Query | None,
+        expected: tuple[float, ...] = (),
+    ) -> Prediction:
         """Predict at settings that are close to the last ones."""
         settings = {**task.to_dict(), **training.to_dict(), **(query.to_dict() if query else {})}
         changed = [name for name, value in settings.items() if value != self.settings.get(name)]
@@ -232,7 +244,10 @@ class _Follower:
         place = settings.get(moving) if moving == self.moving else None
         self.predictor.position = None if isinstance(place, str | None) else float(place)
         self.predictor.query, self.settings, self.moving = query, settings, moving
-        return self.predictor.predict(task, training)
+        self.predictor.expected = np.array(expected) if expected else None
+        found = self.predictor.predict(task, training)
+        self.predictor.expected = None
+        return found
 
     def again(self, task: Task, training: Training, _: Query | None) -> Prediction:
         """Predict at the last settings, in another way of use."""
@@ -246,11 +261,15 @@ def _followed(batch: Batch, values: Iterator[float]) -> list[Point]:
     path = Predictor(source.classifier, source.query, Usage(), batch.tolerance)
     last = pickle.dumps(_Follower(path, {}))
     found = []
-    for value, memory in zip(values, batch.memories, strict=True):
+    expected = batch.expected or ((),) * len(batch.values)
+    for value, memory, near in zip(values, batch.memories, expected, strict=True):
         follower: _Follower = pickle.loads(memory or last)
-        (point,) = _points(batch, [follower.predict(*_settings(source, value))])
+        record = follower.predict(*_settings(source, value), near)
+        (point,) = _points(batch, [record])
         last = pickle.dumps(follower)
-        found.append(point._replace(memory=last))
+        solution = follower.predictor.solution if record.solution.converged else None
+        reached = () if solution is None else tuple(map(float, solution))
+        found.append(point._replace(memory=last, solution=reached))
     return found
 
 

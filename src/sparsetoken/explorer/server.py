@@ -180,7 +180,7 @@ class _Client:
         async def consume() -> None:
             nonlocal done, shown
             for batch in todo:
-                picture.put(batch, await self._crew.compute(batch))
+                picture.put(batch, await self._crew.compute(picture.begun(batch)))
                 done += 1
                 now = asyncio.get_running_loop().time()
                 if done < total and (stage is FIRST or now - shown > _BETWEEN):

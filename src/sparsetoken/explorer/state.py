@@ -168,6 +168,9 @@ VIEWS: dict[str, ViewKind] = {
 # Views whose lines can have simulated dots.
 SIMULATED = ("learning", "query")
 
+# How many times longer than in training sequences are at test time, at most, unless asked for.
+_LONGER = 1000.0
+
 # Where sliders begin and end, and whether they step by factors. A field that is not here gets a
 # range around its default.
 _RANGES: dict[str, tuple[float, float, bool]] = {
@@ -428,7 +431,7 @@ def axis_range(
 ) -> tuple[float, float]:
     """Return the ends of an axis: those asked for, or the usual ones of the field."""
     if name == "at_length":
-        high = float(LIMITS["length"])
+        high = min(float(LIMITS["length"]), _LONGER * state.task.length)
         low = min(float(state.task.length), high / 10)
     else:
         low, high, _ = _RANGES[name] if name in _RANGES else _usual_range(_described()[name])

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from sparsetoken.arrays import Array
 from sparsetoken.explorer.computing import ALL_SAMPLES, Batch, Point, Source, Stale, compute
 from sparsetoken.explorer.state import LIMITS, State, axis_range, samples_per_dimension
 from sparsetoken.task import Query, Task, Training, vary
@@ -79,6 +80,8 @@ SHIFT = Accuracy(5e-3, 1e-3)
 # A map from where it was a moment ago costs no more at the finer one.
 MAP = Accuracy(2e-3, 2e-3)
 CAPACITY = Accuracy(0.2, 1e-2)
+# The contour of a map comes at once as it stays.
+CONTOUR = Accuracy(1e-2, 1e-2)
 STRENGTH = Accuracy(0.05, 2e-3)
 
 # In a map beside the classifiers: training data are separable where it is above 1.
@@ -90,6 +93,7 @@ _FOLLOWED = ("strength", "map", "shift")
 # Points of one batch. Each begins where the one before it ended, so that a whole line costs little
 # more than a few points; a dear one is shared by two workers.
 _AT_ONCE = {"attention": 13}
+_CAPACITIES = 3
 _WHOLE = 100
 
 
@@ -124,11 +128,13 @@ class Known:
     ----------
     points : by the settings that decide them
     memories : what the next point at a place of the screen begins from, some kilobytes each
+    bends : how far a solution at a place of a map was from what its neighbours let expect
     """
 
     def __init__(self, points: int = 20_000, memories: int = 2000) -> None:
         self.points: _Recent[Point] = _Recent(points)
         self.memories: _Recent[bytes] = _Recent(memories)
+        self.bends: _Recent[Array] = _Recent(memories)
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,10 @@ class Line:
         source = self.source
         return (source.kind, source.classifier, source.over, source.options, self.row, self.pin)
 
+    def divisor(self, index: int) -> float:
+        """Return what the value at a place is divided by."""
+        return 1.0 if self.scale is None else self.scale[index]
+
     @property
     def dear(self) -> bool:
         """Whether half of the points must do: each searches for the best sharpness."""
@@ -182,7 +192,7 @@ def pieces(state: State, stage: Stage, check: Callable[[], None]) -> Iterator[Pi
     """Compute what the view shows at a stage, here and now; `check` raises `Stale` to end it."""
     picture = Picture(state, Known())
     for batch in picture.batches(stage):
-        picture.put(batch, compute(batch, check))
+        picture.put(batch, compute(picture.begun(batch), check))
     yield from picture.pieces()
 
 
@@ -199,8 +209,12 @@ class Picture:
         for number, pinned in enumerate(state.pinned()):
             if pinned.view == state.view and state.view not in ("map", "turning", "inside"):
                 self.lines += [replace(line, pin=number) for line in lines_of(pinned)]
-        # What costs little comes first.
-        self.lines.sort(key=lambda line: (line.pin is not None, _cost(line)))
+        # What costs little comes first, and rows of a map before those between them.
+        self.lines.sort(key=lambda line: (line.pin is not None, _cost(line), -_spacing(line.row)))
+        self._map_rows = {
+            (line.name, line.row): line for line in self.lines if line.source.kind == "predict"
+        }
+        self._capacities = {line.row: line for line in self.lines if line.name == CAPACITY_RATIO}
 
     def batches(self, stage: Stage) -> list[Batch]:
         """Go to a stage, and return what is still to be computed for it, in the order of use."""
@@ -208,13 +222,17 @@ class Picture:
         self._asked: set[Hashable] = set()
         # At the default accuracy the numbers beside the plot come first; before, with their lines.
         found = [batch for line in self._here for batch in self._of(stage, line, exactly=True)]
-        # What costs little is seen first; at last what costs most begins, so that workers end together.
-        dear_first = stage is FINAL and self.state.view != "map"
-        for line in reversed(self.lines) if dear_first else self.lines:
-            if line.name != CAPACITY_RATIO or stage is FINAL:
-                found += self._of(
-                    stage, line, *(other for other in self._here if other.source == line.source)
-                )
+        lines = list(self.lines)
+        if stage is FIRST:  # what costs little is seen first
+            lines = [line for line in lines if line.name != CAPACITY_RATIO]
+        elif self.state.view == "map":  # capacities differ most in what they cost
+            lines.sort(key=lambda line: line.name != CAPACITY_RATIO)
+        elif stage is FINAL:  # what costs most begins, so that workers end together
+            lines.reverse()
+        for line in lines:
+            found += self._of(
+                stage, line, *(other for other in self._here if other.source == line.source)
+            )
         return found
 
     def _of(self, stage: Stage, *lines: Line, exactly: bool = False) -> Iterator[Batch]:
@@ -226,6 +244,8 @@ class Picture:
         missing = []
         for line in lines:
             for index in self.chosen(line, stage):
+                if stage is FINAL and self._on_one_side(line, index):
+                    continue
                 key = line.key(index)
                 point = self._known.points.get(key)
                 good = point is not None and point.good_for(tolerance, source.relative, exactly)
@@ -238,9 +258,28 @@ class Picture:
         # computes them.
         follow = source.kind in ("predict", "strength") and not exactly
         follow = follow and (stage is not FINAL or self.state.view in _FOLLOWED)
-        for values in _shared_out(sorted(missing), _batch_size(source, stage)):
-            memories = tuple(self._known.memories.get((place, value)) or b"" for value in values)
-            yield Batch(source, values, tolerance, place, memories if follow else None)
+        size = _batch_size(source, stage) if lines[0].name != CAPACITY_RATIO else _CAPACITIES
+        for values in _shared_out(sorted(missing), size, evenly=source.over == "at_length"):
+            memories = (b"",) * len(values) if follow else None
+            yield Batch(source, values, tolerance, place, lines[0].row, memories)
+
+    def begun(self, batch: Batch) -> Batch:
+        """Return a batch with what is known by now to begin its points from."""
+        if batch.memories is None:
+            return batch
+        memories, expected = [], []
+        for value in batch.values:
+            memory = self._known.memories.get((batch.place, value))
+            beside = self._beside(batch, value)
+            near = _between(beside)
+            bend = self._known.bends.get((batch.place, value))
+            if near is not None and bend is not None and bend.shape == near.shape:
+                near = near + bend
+            if memory is None and near is not None:
+                memory = next((item.memory for item in beside if abs(item.steps) == 1), None)
+            memories.append(memory or b"")
+            expected.append(() if near is None else tuple(map(float, near)))
+        return replace(batch, memories=tuple(memories), expected=tuple(expected))
 
     def put(self, batch: Batch, points: Sequence[Point]) -> None:
         """Keep what was computed."""
@@ -248,6 +287,35 @@ class Picture:
             self._known.points.put(batch.source.key(value), point._replace(memory=b""))
             if point.memory:
                 self._known.memories.put((batch.place, value), point.memory)
+            near = _between(self._beside(batch, value)) if point.solution else None
+            if near is not None and len(near) == len(point.solution):
+                self._known.bends.put((batch.place, value), np.array(point.solution) - near)
+
+    def _beside(self, batch: Batch, value: float) -> list["_Beside"]:
+        """Return the solutions between which a point of a map lies, if all of them are known."""
+        line = self._map_rows.get((batch.source.classifier, batch.row))
+        if batch.row is None or line is None:
+            return []
+        row, column = batch.row, line.asked.index(value)
+        # Points of a coarser grid are on both sides in its row; above and below where that is new.
+        vertical = _spacing(row) <= _spacing(column)
+        step, place = min(_spacing(row), _spacing(column)), row if vertical else column
+        count = self._rows if vertical else len(line.x)
+        found = []
+        for steps in (-3, -1, 1, 3):
+            other = place + steps * step
+            if not 0 <= other < count:
+                if abs(steps) == 1:
+                    return []
+                continue
+            beside = self._map_rows[line.name, other] if vertical else line
+            index = column if vertical else other
+            point = self._known.points.get(beside.key(index))
+            if point is None or not point.solution:
+                return []
+            known = ((beside.place, batch.place[1]), beside.asked[index])
+            found.append(_Beside(steps, point.solution, self._known.memories.get(known) or b""))
+        return found
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what can be shown now, whole lines only at first."""
@@ -276,6 +344,25 @@ class Picture:
         side = self._side(stage)
         return _some(len(line.x), side) if line.row in _some(self._rows, side) else ()
 
+    def _on_one_side(self, line: Line, index: int) -> bool:
+        """Return whether the contour of capacities does not pass by a point, seen from a coarser grid."""
+        if line.name != CAPACITY_RATIO:
+            return False
+        assert line.row is not None
+        rows = _around(line.row, _some(self._rows, self._side(SCREEN)))
+        columns = _around(index, _some(len(line.x), self._side(SCREEN)))
+        if line.row in rows and index in columns:
+            return False
+        sides = set()
+        for row in rows:
+            other = self._capacities[row]
+            for column in columns:
+                point = self._known.points.get(other.key(column))
+                if point is None:
+                    return False
+                sides.add(point.y is None or point.y > other.divisor(column))
+        return len(sides) == 1
+
     def _side(self, stage: Stage | None = None) -> int:
         """Return how many points the side of a map has, at most."""
         stage = stage or self._stage
@@ -298,10 +385,9 @@ class Picture:
         for line in self.lines:
             assert line.row is not None
             grid = values[line.name]
-            scale = line.scale or (1.0,) * len(across)
             grid[line.row] = [
-                None if point is None or point.y is None else point.y / part
-                for point, part in zip(self._points(line), scale, strict=True)
+                None if point is None or point.y is None else point.y / line.divisor(column)
+                for column, point in enumerate(self._points(line))
             ]
         side = len(_some(len(across), self._side())), len(_some(len(up), self._side()))
         accuracy = self.lines[0].accuracy
@@ -323,6 +409,30 @@ class Picture:
                     yield {"kind": "note", "text": point.note}
         if rows:
             yield {"kind": "numbers", "rows": rows}
+
+
+class _Beside(NamedTuple):
+    """A solution beside a point of a map: so many steps away, and what to begin from."""
+
+    steps: int
+    solution: tuple[float, ...]
+    memory: bytes
+
+
+def _between(known: Sequence[_Beside]) -> Array | None:
+    """Return where the solution between others may be: on the polynomial through them."""
+    if len({len(item.solution) for item in known}) != 1:
+        return None
+    places = [item.steps for item in known]
+    weights = [
+        math.prod(other / (other - place) for other in places if other != place) for place in places
+    ]
+    return np.asarray(weights @ np.array([item.solution for item in known]))
+
+
+def _spacing(place: int | None) -> int:
+    """Return the spacing of the coarsest nested grid that has a place."""
+    return place & -place if place else 2**30
 
 
 def _line_piece(line: Line, points: Sequence[Point | None]) -> Piece:
@@ -350,11 +460,21 @@ def _batch_size(source: Source, stage: Stage) -> int:
     return _AT_ONCE.get(source.classifier, _WHOLE)
 
 
-def _shared_out(values: Sequence[float], most: int) -> Iterator[tuple[float, ...]]:
-    """Yield parts of nearly equal size, none larger than `most`."""
+def _shared_out(
+    values: Sequence[float], most: int, evenly: bool = False
+) -> Iterator[tuple[float, ...]]:
+    """Yield parts of nearly equal size, none larger than `most`; neighbours, or `evenly` spread."""
     parts = math.ceil(len(values) / most)
     for part in range(parts):
-        yield tuple(values[part * len(values) // parts : (part + 1) * len(values) // parts])
+        share = slice(part * len(values) // parts, (part + 1) * len(values) // parts)
+        yield tuple(values[part::parts] if evenly else values[share])
+
+
+def _around(place: int, coarse: Sequence[int]) -> list[int]:
+    """Return the places of a coarser grid next to a place; with it, if that is one of them."""
+    below = [other for other in coarse if other < place]
+    above = [other for other in coarse if other > place]
+    return [*below[-1:], *(other for other in coarse if other == place), *above[:1]]
 
 
 @cache
@@ -523,7 +643,7 @@ def _map(state: State) -> list[Line]:
         rows.append(row)
     if "attention" not in state.classifiers:
         return rows
-    for row in _rows(state, "capacity", ("attention",), "alpha", CAPACITY):
+    for row in _rows(state, "capacity", ("attention",), "alpha", CONTOUR):
         training = row.source.training
         tied = ("alpha0", "alpha1") if training.reuse else ("alpha1",)
         scale = row.x if state.over in tied else (training.alpha1,) * len(row.x)

@@ -8,7 +8,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.theory.limit import LimitState
 from sparsetoken.theory.potential import POSITIVE
 
-__all__ = ["Trail"]
+__all__ = ["Trail", "from_path", "on_path"]
 
 # Solutions that a parabola goes through, and how far ahead of them it is believed, in units of the
 # last step.
@@ -16,20 +16,38 @@ _KEPT = 3
 _REACH = 1.5
 
 
+def on_path(state: LimitState) -> Array | None:
+    """Return the variables of a solution that change smoothly along paths, None if it has none.
+
+    (μ, b, a, log ν, log τ, log β): the last three are positive.
+    """
+    if state.kind != "saddle":
+        return None
+    point = state.solution.copy()
+    point[POSITIVE] = np.log(point[POSITIVE])
+    return point
+
+
+def from_path(point: Array) -> Array:
+    """Return the solution with these variables."""
+    solution = point.copy()
+    solution[POSITIVE] = np.exp(np.minimum(solution[POSITIVE], 700.0))
+    return solution
+
+
 @dataclass
 class Trail:
-    """The last solutions of a path, by position; each (μ, b, a, ν, τ, β), the last three positive."""
+    """The last solutions of a path, by position."""
 
     _positions: list[float] = field(default_factory=list)
     _points: list[Array] = field(default_factory=list)
 
     def add(self, position: float | None, state: LimitState) -> None:
         """Append a solution; other equations, or an unknown position, begin a new path."""
-        if position is None or state.kind != "saddle":
+        point = on_path(state)
+        if position is None or point is None:
             self._positions, self._points = [], []
             return
-        point = state.solution.copy()
-        point[POSITIVE] = np.log(point[POSITIVE])
         if position in self._positions or (self._points and len(point) != len(self._points[0])):
             self._positions, self._points = [], []
         self._positions = [*self._positions, position][-_KEPT:]
@@ -50,5 +68,4 @@ class Trail:
         for index, here in enumerate(known):
             others = np.array(known[:index] + known[index + 1 :])
             point += np.prod((wanted - others) / (here - others)) * self._points[index]
-        point[POSITIVE] = np.exp(np.minimum(point[POSITIVE], 700.0))
-        return point
+        return from_path(point)

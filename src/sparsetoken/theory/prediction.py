@@ -20,7 +20,7 @@ from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import ClassifierLaw, FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import FINEST, LimitReadout, LimitState, limit_readout, misclassified
 from sparsetoken.theory.localisation import Localisation, localise
-from sparsetoken.theory.path import Trail
+from sparsetoken.theory.path import Trail, from_path, on_path
 from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.usage import BIAS, Tested, Usage, best_sharpness, recalibrated
@@ -378,7 +378,8 @@ class Predictor:
     """Predictions one after another, each starting from the last.
 
     `usage` may change between two predictions: what was trained last is kept. `position` says where
-    on a path the next problem lies, so that solutions can be followed along it.
+    on a path the next problem lies, so that solutions can be followed along it; `expected` says where
+    its solution may be, in the variables of `solution`, to a caller who knows more than the path.
     """
 
     def __init__(
@@ -389,6 +390,7 @@ class Predictor:
         self.usage = usage
         self.tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
         self.position: float | None = None
+        self.expected: Array | None = None
         self._state: LimitState | None = None
         self._trails: dict[int, Trail] = {}
         self._trained: dict[int, LimitReadout] = {}
@@ -405,6 +407,11 @@ class Predictor:
     def law(self) -> ClassifierLaw:
         """How the classifier's features are distributed; by name, so that a path can be pickled."""
         return classifier_law(self.classifier)
+
+    @property
+    def solution(self) -> Array | None:
+        """Variables of the last solution that change smoothly with the problem, None without any."""
+        return on_path(self._state) if self._state is not None else None
 
     def predict(self, task: Task, training: Training) -> Prediction:
         """Predict, refining the law until the tolerance is met."""
@@ -508,7 +515,8 @@ class Predictor:
         trained = training_law(task, training, self.classifier, self.query, query)
         law, loss = trained(size, 0), get_loss(training.loss)
         trail = self._trails.setdefault(size, Trail())
-        guess = trail.ahead(self.position)
+        known = self.expected
+        guess = trail.ahead(self.position) if known is None else from_path(known)
 
         def solved(coarse: FeatureLaw) -> LimitReadout:
             settings = (loss, training.alpha1, training.ridge, self._state, self._accuracy)
