@@ -67,9 +67,9 @@ class Meter:
     def _of_threads(self, process: int) -> float:
         """Return what the threads that are there took, to the nanosecond."""
         total = 0
-        for schedule in Path(f"/proc/{process}/task").glob("*/schedstat"):
+        for thread in _listed(f"/proc/{process}/task"):
             with suppress(OSError):
-                total += int(schedule.read_text().split()[0])
+                total += int((thread / "schedstat").read_text().split()[0])
         return total / 1e9
 
     def _of_process(self, process: int) -> float:
@@ -81,10 +81,17 @@ class Meter:
 
     def _family(self, process: int) -> Iterator[int]:
         yield process
-        for children in Path(f"/proc/{process}/task").glob("*/children"):
+        for thread in _listed(f"/proc/{process}/task"):
             with suppress(OSError):
-                for child in children.read_text().split():
+                for child in (thread / "children").read_text().split():
                     yield from self._family(int(child))
+
+
+def _listed(folder: str) -> list[Path]:
+    """Return what is in a folder, nothing if it is gone: processes come and go."""
+    with suppress(OSError):
+        return list(Path(folder).iterdir())
+    return []
 
 
 class Stopwatch:

@@ -27,7 +27,8 @@ from sparsetoken.explorer.owndata import read_arrays
 from sparsetoken.explorer.server import make_app
 from sparsetoken.explorer.snapshot import write_snapshot
 from sparsetoken.explorer.state import State
-from sparsetoken.explorer.workers import in_a_process
+from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture
+from sparsetoken.explorer.workers import Crew, in_a_process
 from sparsetoken.validation import ParameterError
 
 HOST = "127.0.0.1:8719"
@@ -278,6 +279,33 @@ def test_the_worker_of_a_stale_request_is_free_at_once(client: TestClient) -> No
         while until(socket, "done", "error")["number"] != 9:
             pass
     assert time.monotonic() - begin < 4
+
+
+def test_usual_settings_are_computed_ahead_while_no_client_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waiting:
+        """A client that waits for its answer the first times that it is looked at."""
+
+        looks = 0
+
+        @property
+        def busy(self) -> bool:
+            self.looks += 1
+            assert self.looks > 3 or len(known.points._values) == 0
+            return self.looks <= 3
+
+    async def prepare() -> None:
+        crew = Crew(1)
+        await server_module._prepare(crew, known, {client})
+        crew.close()
+
+    monkeypatch.setattr(server_module, "_PREPARED", ("query",))
+    client, known = Waiting(), Known()
+    asyncio.run(prepare())
+    assert client.looks > 3
+    picture = Picture(State.from_values({"view": "query"}), known)
+    assert [picture.batches(stage) for stage in (FIRST, SCREEN, FINAL)] == [[], [], []]
 
 
 # A process that is started in the background ignores the signal unless it is told not to.

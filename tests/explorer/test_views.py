@@ -268,7 +268,9 @@ def test_points_of_a_map_begin_between_their_neighbours_and_end_where_predict_do
         task, training = vary("strength", shown["x"][column], state.task, state.training)
         training = training.replace(alpha1=shown["y"][row])
         found, other = shown["values"]["attention"][row][column], predict(task, training)
-        assert found == pytest.approx(other.test_error, abs=MAP.final + other.uncertainty.test_error)
+        assert found == pytest.approx(
+            other.test_error, abs=MAP.final + other.uncertainty.test_error
+        )
     expected_at = [near for batch in batches for near in batch.expected if near]
     reached = [
         picture._known.points.get(batch.source.key(value)).solution

@@ -1,7 +1,9 @@
 """Start the server on this machine, open the page, and end everything with Ctrl-C."""
 
+import logging
 import socket
 import webbrowser
+from types import FrameType
 
 from sparsetoken.validation import ParameterError
 
@@ -33,13 +35,21 @@ def serve(port: int | None, open_browser: bool, address: str = "") -> None:
     if open_browser:
         webbrowser.open(url)
     config = uvicorn.Config(
-        make_app(hosts),
+        make_app(hosts, prepare=True),
         log_level="warning",
         ws_max_size=65_536,
         timeout_graceful_shutdown=1,
         server_header=False,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+
+    class Server(uvicorn.Server):
+        """Ends quietly: that something was still running is what the user wanted to end."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            super().handle_exit(sig, frame)
+
+    Server(config).run(sockets=[listening])
 
 
 def _listen(port: int | None) -> socket.socket:

@@ -7,6 +7,7 @@ page from elsewhere is refused by its origin.
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
@@ -48,6 +49,10 @@ _OWN_SECONDS = 300.0
 # grows is sent so often, in seconds.
 _PATIENCE = 0.2
 _BETWEEN = 0.1
+# Usual settings are computed before anyone asks, while nobody has asked for so many seconds; what
+# takes longest comes first.
+_IDLE = 1.0
+_PREPARED = ("map", "shift", "learning", "strength", "capacity", "turning")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
@@ -111,15 +116,21 @@ class _Client:
         self._drawing: asyncio.Task[None] | None = None
         self._counting: asyncio.Task[None] | None = None
         self._simulating: Simulating | None = None
+        self._drawn = -math.inf
         self._sending = asyncio.Lock()
 
     async def send(self, message: dict[str, Any]) -> None:
         async with self._sending:
             await self._socket.send_text(json.dumps(message, allow_nan=False))
 
+    @property
+    def busy(self) -> bool:
+        """Whether it waits for an answer, or has had one only just now."""
+        return asyncio.get_running_loop().time() < self._drawn + _IDLE
+
     def draw(self, number: int, state: State) -> None:
         """Answer this request instead of the last one."""
-        self._wanted = (number, state)
+        self._wanted, self._drawn = (number, state), math.inf
         self._newer.set()
         if self._drawing is None:
             self._drawing = asyncio.create_task(self._keep_drawing())
@@ -168,6 +179,8 @@ class _Client:
             raise
         finally:
             seen.set()
+            if not self._newer.is_set():
+                self._drawn = asyncio.get_running_loop().time()
 
     async def _draw_stage(
         self, picture: Picture, stage: Stage, answer: Callable[[Stage, Piece], Piece]
@@ -284,8 +297,23 @@ def _read(text: str) -> dict[str, Any]:
     return message
 
 
-def make_app(hosts: frozenset[str]) -> Starlette:
-    """Return the application that answers under these hosts, such as "127.0.0.1:8719"."""
+async def _prepare(crew: Crew, known: Known, clients: set[_Client]) -> None:
+    """Compute the usual settings of views in one worker, while no client waits for an answer."""
+    await crew.start()
+    for view in _PREPARED:
+        picture = Picture(State.from_values({"view": view}), known)
+        for stage in (FIRST, SCREEN, FINAL):
+            for batch in picture.batches(stage):
+                while any(client.busy for client in clients):
+                    await asyncio.sleep(_IDLE / 4)
+                picture.put(batch, await crew.compute(picture.begun(batch)))
+
+
+def make_app(hosts: frozenset[str], *, prepare: bool = False) -> Starlette:
+    """Return the application that answers under these hosts, such as "127.0.0.1:8719".
+
+    With `prepare` it computes the usual settings before anyone asks.
+    """
     clients: set[_Client] = set()
     crew, known, busy = Crew(), Known(), asyncio.Lock()
 
@@ -346,7 +374,11 @@ def make_app(hosts: frozenset[str]) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(_prepare(crew, known, clients))] if prepare else []
         yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for client in list(clients):
             await client.close()
         crew.close()
