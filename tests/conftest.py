@@ -1,7 +1,10 @@
 """Settings of all tests."""
 
+import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -23,3 +26,23 @@ def losses_of_a_test_end_with_it() -> Iterator[None]:
     yield
     for name in set(loss_names()) - before:
         unregister_loss(name)
+
+
+@pytest.fixture(scope="session")
+def answer() -> Callable[[str], str]:
+    """Return what a program prints in a process of its own, with BLAS' own number of threads."""
+
+    def ask(program: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={name: text for name, text in os.environ.items() if "NUM_THREADS" not in name},
+        )
+        assert done.returncode == 0, done.stderr
+        if done.stdout == "one core\n":
+            pytest.skip("this BLAS has one thread only")
+        return done.stdout
+
+    return ask

@@ -1,10 +1,6 @@
 """BLAS really runs in one thread inside, and as before outside; asked in processes of their own."""
 
-import os
-import subprocess
-import sys
-
-import pytest
+from collections.abc import Callable
 
 ASK = """
 import threading
@@ -22,22 +18,9 @@ if threads() != {3}:
 """
 
 
-def answer(program: str) -> str:
-    environment = {name: text for name, text in os.environ.items() if "NUM_THREADS" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK + program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
-    if done.stdout == "one core\n":
-        pytest.skip("this BLAS has one thread only")
-    return done.stdout
-
-
-def test_inside_there_is_one_thread_and_outside_as_many_as_before() -> None:
+def test_inside_there_is_one_thread_and_outside_as_many_as_before(
+    answer: Callable[[str], str],
+) -> None:
     program = """
 @one_thread
 def inner():
@@ -46,10 +29,10 @@ with one_thread:
     inside = threads(), inner(), threads()
 print(inside == ({1}, {1}, {1}), threads() == {3}, inner() == {1}, threads() == {3})
 """
-    assert answer(program) == "True True True True\n"
+    assert answer(ASK + program) == "True True True True\n"
 
 
-def test_an_error_lifts_the_limit() -> None:
+def test_an_error_lifts_the_limit(answer: Callable[[str], str]) -> None:
     program = """
 try:
     with one_thread:
@@ -57,10 +40,12 @@ try:
 except ValueError:
     print(threads() == {3})
 """
-    assert answer(program) == "True\n"
+    assert answer(ASK + program) == "True\n"
 
 
-def test_threads_of_a_program_that_overlap_neither_lift_nor_keep_the_limit() -> None:
+def test_threads_of_a_program_that_overlap_neither_lift_nor_keep_the_limit(
+    answer: Callable[[str], str],
+) -> None:
     program = """
 entered, left = threading.Event(), threading.Event()
 def other():
@@ -78,10 +63,10 @@ left.set()
 thread.join()
 print(seen == [{1}, {1}], threads() == {3})
 """
-    assert answer(program) == "True True\n"
+    assert answer(ASK + program) == "True True\n"
 
 
-def test_no_library_that_threadpoolctl_knows_is_passed_over() -> None:
+def test_no_library_that_threadpoolctl_knows_is_passed_over(answer: Callable[[str], str]) -> None:
     """In a process of its own: others may make their libraries known, as scipy.io does."""
     program = """
 import threadpoolctl
@@ -91,4 +76,4 @@ paths = [[pool.filepath for pool in found.lib_controllers] for found in (known, 
 prefixes = getattr(threadpoolctl, "_ALL_PREFIXES", ())
 print(paths[0] == paths[1], all(any(part in one for part in THREADED) for one in prefixes))
 """
-    assert answer(program) == "True True\n"
+    assert answer(ASK + program) == "True True\n"
