@@ -27,7 +27,7 @@ def draw(strength: float) -> go.Figure:
         found = curve(task, training, values=values.tolist(), classifier=name)
         figure.add_scatter(x=found.values, y=found.column("test_error"), name=name)
     floor = floor_curve(task, values=(training.alpha0 + values).tolist())
-    figure.add_scatter(x=values, y=floor.column("error"), name="floor")
+    figure.add_scatter(x=values, y=floor.column("test_error"), name="floor")
     return figure
 
 

@@ -64,7 +64,7 @@ def messages(seed: int) -> tuple[list[str], list[Comparison]]:
         theory = floor(task, alpha)
         pairs = {
             "overlap": (theory.reachable_overlap, theory.uncertainty.reachable_overlap),
-            "test_error": (theory.reachable_error, theory.uncertainty.reachable_error),
+            "test_error": (theory.reachable_test_error, theory.uncertainty.reachable_test_error),
         }
 
         def trial(dimension: int, number: int, task: Task = task, alpha: float = alpha) -> object:
@@ -149,12 +149,12 @@ def below(seed: int, count: int = 200) -> None:
         total = training.alpha1 + (training.alpha0 if learns else 0.0)
         found = floor(task, total)
         trained = predict(task, training, classifier=setting.classifier, tolerance=1e-3)
-        bars = found.uncertainty.error + trained.uncertainty.test_error
-        gap = trained.test_error - found.error
+        bars = found.uncertainty.test_error + trained.uncertainty.test_error
+        gap = trained.test_error - found.test_error
         closest = min(closest, gap + bars)
         if gap < -bars:
             wrong += 1
-            print(f"{setting}: {trained.test_error:.6g}, floor {found.error:.6g} ± {bars:.1g}")
+            print(f"{setting}: {trained.test_error:.6g}, floor {found.test_error:.6g} ± {bars:.1g}")
     print(f"{wrong} of {count} trained classifiers below the floor; least gap + bars {closest:.2g}")
 
 

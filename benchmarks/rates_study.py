@@ -62,7 +62,7 @@ def fresh_tasks(count: int, seed: int) -> list[tuple[Task, float]]:
         )
         alpha = float(np.exp(rng.uniform(np.log(1), np.log(20))))
         guessing = min(task.positive_rate, 1 - task.positive_rate)
-        if 1e-3 < oracle(task, classifier="bayes").error < 0.9 * guessing:
+        if 1e-3 < oracle(task, classifier="bayes").test_error < 0.9 * guessing:
             drawn.append((task, alpha))
     return drawn
 

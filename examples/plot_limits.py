@@ -44,7 +44,7 @@ def training(classifier: str, ratio: float) -> Training:
 
 def predicted_errors(ratios: np.ndarray) -> dict[str, list[float]]:
     """Return test errors by learner, at each number of samples per dimension."""
-    errors = {"bayes": floor_curve(task, values=ratios).column("error")}
+    errors = {"bayes": floor_curve(task, values=ratios).column("test_error")}
     for classifier in classifiers:
         found = [
             predict(task, training(classifier, ratio), classifier=classifier, tolerance=1e-3)

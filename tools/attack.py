@@ -336,10 +336,10 @@ def oracle_order(task):
     for classifier in ("attention", "pooled", "vectorised"):
         found = oracle(task, classifier=classifier)
         bar = 5 * found.uncertainty + slack
-        if not best.error - bar <= found.error <= worst + bar:
-            return f"{task} {classifier}: {best.error} <= {found.error} <= {worst} does not hold"
+        if not best.test_error - bar <= found.test_error <= worst + bar:
+            return f"{task} {classifier}: {best.test_error} <= {found.test_error} <= {worst} does not hold"
     stronger = oracle(task.replace(strength=task.strength + 0.5), classifier="bayes")
-    if stronger.error > best.error + slack + 5 * stronger.uncertainty:
+    if stronger.test_error > best.test_error + slack + 5 * stronger.uncertainty:
         return f"{task}: the Bayes error grows with the strength"
     return None
 
@@ -379,7 +379,7 @@ def floor_of(task, alpha):
     from sparsetoken import floor
 
     row = floor(task, alpha, tolerance=1e-2).to_dict()
-    return row["error"], 5 * (row.get("error_uncertainty") or 0.0) + 1e-3
+    return row["test_error"], 5 * (row.get("test_error_uncertainty") or 0.0) + 1e-3
 
 
 KINDS = {f.__name__: f for f in (commands, studies, stores, api, inequalities, kills)}

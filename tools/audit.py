@@ -496,17 +496,17 @@ def audit_floor(
         return {d: np.array([one[name] for one in runs[d]]) for d in sizes}
 
     scores = {}
-    for name, theirs in (("overlap", "reachable_overlap"), ("test_error", "reachable_error")):
+    for name, theirs in (("overlap", "reachable_overlap"), ("test_error", "reachable_test_error")):
         if name == "overlap" or record[theirs] * FRESH * trials >= FEW:
             found = (record[theirs], record[f"{theirs}_uncertainty"])
             scores[f"floor: {name}"] = compare(values(name), *found)
     trained = values("trained")[dimension]
     error = float(trained.std(ddof=1)) / math.sqrt(trials)
     below = z_scores(
-        float(trained.mean()) - record["error"],
+        float(trained.mean()) - record["test_error"],
         error,
         freedom=trials - 1,
-        bar=record["error_uncertainty"],
+        bar=record["test_error_uncertainty"],
     )
     scores["floor: trained classifier below it"] = Score(min(float(below), 0.0), math.inf)
     return {"task": task.to_dict(), "alpha": alpha}, scores

@@ -21,14 +21,14 @@ def test_prints_what_python_gives() -> None:
     expected, phase = floor(task, 0.6), hard_phase(task)
     assert phase is not None
     values = found["result"]
-    assert values["error"] == expected.error
+    assert values["test_error"] == expected.test_error
     assert values["reachable_overlap"] == expected.reachable_overlap
     assert values["phase"] == "hard"
-    assert values["error_uncertainty"] == expected.uncertainty.error
+    assert values["test_error_uncertainty"] == expected.uncertainty.test_error
     assert values["hard_phase_begins"] == phase.begins
     assert values["hard_phase_ends_uncertainty"] == phase.uncertainty["ends"]
     table = run(*options)
-    assert "reachable error" in table
+    assert "reachable test error" in table
     assert "hard" in table
 
 
@@ -37,7 +37,7 @@ def test_a_curve_as_table_json_and_picture(tmp_path: Path) -> None:
     curve = ("--over", "alpha", "--from", "0.5", "--to", "8", "--points", "3", "--log")
     found = json.loads(run(*curve, "--json", "--plot", str(picture)))
     assert [row["alpha"] for row in found["results"]] == pytest.approx([0.5, 2, 8])
-    errors = [row["error"] for row in found["results"]]
+    errors = [row["test_error"] for row in found["results"]]
     assert errors == sorted(errors, reverse=True)
     assert picture.read_text().startswith("<?xml")
     assert "phase" in run(*curve)
@@ -45,7 +45,7 @@ def test_a_curve_as_table_json_and_picture(tmp_path: Path) -> None:
 
 def test_another_field_varies_at_one_alpha() -> None:
     found = json.loads(run("--over", "strength", "--points", "2", "--alpha", "2", "--json"))
-    assert found["results"][1]["error"] == floor(Task(10, 1, 10.0), 2.0).error
+    assert found["results"][1]["test_error"] == floor(Task(10, 1, 10.0), 2.0).test_error
     assert found["settings"]["alpha"] == 2
 
 

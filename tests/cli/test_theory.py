@@ -109,13 +109,13 @@ def test_align_capacity_and_oracle() -> None:
     values = json.loads(run("capacity", "--alignment", "1", "--sharpness", "0", "--json"))["result"]
     assert values["alignment"] == 1
     values = json.loads(run("oracle", "--classifier", "pooled", "--json"))["result"]
-    assert values["error"] == oracle(task, classifier="pooled").error
+    assert values["test_error"] == oracle(task, classifier="pooled").test_error
     values = json.loads(run("oracle", "--classifier", "pooled", "--error", "0.1", "--json"))[
         "result"
     ]
     assert oracle(
         task.replace(strength=values["strength"]), classifier="pooled"
-    ).error == pytest.approx(0.1, abs=1e-4)
+    ).test_error == pytest.approx(0.1, abs=1e-4)
 
 
 def test_whole_number_fields_take_whole_values() -> None:

@@ -146,7 +146,7 @@ def test_commands_give_what_the_page_shows(values: dict) -> None:
         rows = printed["results"] if "results" in printed else [printed["result"]]
         names = {"strength": "strength", "capacity": "alpha"}
         quantity = names.get(state.view, state.quantity)
-        quantity = "error" if "sparsetoken floor" in command else quantity
+        quantity = "test_error" if "sparsetoken floor" in command else quantity
         shown = [y for line in lines.values() for y in line["y"]]
         for row in rows:
             near = min(abs(row[quantity] - y) for y in shown if y is not None)

@@ -32,7 +32,7 @@ def test_the_table_has_the_error_of_the_bayes_oracle(length: int, strength: floa
     _, errors = _oracle_table(length)
     found = np.interp(strength, _EFFECTIVE, errors)
     assert found == pytest.approx(
-        oracle(Task(length, 1, strength), classifier="bayes").error, abs=0.012
+        oracle(Task(length, 1, strength), classifier="bayes").test_error, abs=0.012
     )
 
 

@@ -163,7 +163,7 @@ def test_the_fewest_samples_are_told_with_what_they_reach() -> None:
     assert found.samples == 10
     rivals = {one.name: one for one in found.alternatives}
     assert {one.samples for one in rivals.values()} == {10}
-    assert rivals["floor"].value == pytest.approx(floor(task, 10 / 37).error, rel=0.1)
+    assert rivals["floor"].value == pytest.approx(floor(task, 10 / 37).test_error, rel=0.1)
     assert (found.error or 1) > (rivals["floor"].value or 0)
     needed = [one for one in found.sensitivity if one.setting == "strength"]
     assert (needed[0].samples_low, needed[0].samples_high) == (10, 10)
@@ -172,11 +172,11 @@ def test_the_fewest_samples_are_told_with_what_they_reach() -> None:
 def test_alternatives_are_what_they_say() -> None:
     found = {one.name: one for one in planned().alternatives}
     assert found["pooled"].samples is None
-    assert found["pooled"].limit == oracle(TASK, classifier="pooled").error
+    assert found["pooled"].limit == oracle(TASK, classifier="pooled").test_error
     assert found["floor"].samples is not None
     alpha = found["floor"].samples / 80
-    assert floor(TASK, alpha).error == pytest.approx(0.05, abs=0.003)
-    assert floor(TASK, 0.9 * alpha).error > 0.05
+    assert floor(TASK, alpha).test_error == pytest.approx(0.05, abs=0.003)
+    assert floor(TASK, 0.9 * alpha).test_error > 0.05
     assert found["floor"].samples <= found["message passing"].samples <= (planned().samples or 0)
     # The other way to share out the samples takes more of them.
     (other,) = (one for name, one in found.items() if name.startswith("attention"))

@@ -179,7 +179,7 @@ def test_message_passing_agrees_with_the_floor() -> None:
     task = Task(8, CountTable({0: 0.2, 1: 0.5, 2: 0.3}), 3.0, 0.5)
     found = simulate_message_passing(task, 1.0, dimension=300, trials=8)
     wanted = floor(task, 1.0)
-    for name, value in (("overlap", wanted.overlap), ("test_error", wanted.error)):
+    for name, value in (("overlap", wanted.overlap), ("test_error", wanted.test_error)):
         bar = found.uncertainty[name]
         assert bar is not None
         assert abs(getattr(found, name) - value) < 4.5 * bar, name

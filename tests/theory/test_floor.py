@@ -147,7 +147,7 @@ def test_message_passing_reaches_the_floor(task: Task, alpha: float) -> None:
     simulated = simulate_message_passing(task, alpha, dimension=500, trials=16, seed=4)
     for name, theory, bar in (
         ("overlap", found.reachable_overlap, found.uncertainty.reachable_overlap),
-        ("test_error", found.reachable_error, found.uncertainty.reachable_error),
+        ("test_error", found.reachable_test_error, found.uncertainty.reachable_test_error),
     ):
         error = simulated.uncertainty[name]
         assert error is not None
@@ -158,16 +158,19 @@ def test_message_passing_reaches_the_floor(task: Task, alpha: float) -> None:
 def test_without_a_signal_nothing_is_learnt() -> None:
     found = floor(Task(10, 1, 0.0, 0.3), 5.0)
     assert (found.overlap, found.reachable_overlap, found.free_energy) == (0.0, 0.0, 0.0)
-    assert found.error == pytest.approx(0.3, abs=found.uncertainty.error + 1e-9)
+    assert found.test_error == pytest.approx(0.3, abs=found.uncertainty.test_error + 1e-9)
 
 
 def test_many_samples_are_as_good_as_knowing_the_signal() -> None:
     for task in (Task(10, 1, 3.0, 0.4), Task(8, 3, 1.5, 0.5), Task(20, 19, 1.0, 0.5)):
         found, known = floor(task, 1e5), oracle(task, classifier="bayes")
         assert found.overlap > 1 - 1e-4
-        assert abs(found.error - known.error) <= found.uncertainty.error + known.uncertainty + 1e-4
-        gap = floor(task, 10.0).error - known.error
-        assert gap > -(found.uncertainty.error + known.uncertainty)
+        assert (
+            abs(found.test_error - known.test_error)
+            <= found.uncertainty.test_error + known.uncertainty + 1e-4
+        )
+        gap = floor(task, 10.0).test_error - known.test_error
+        assert gap > -(found.uncertainty.test_error + known.uncertainty)
 
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-3, 0.999, 1 - 1e-6])
@@ -175,7 +178,7 @@ def test_extreme_rates(rate: float) -> None:
     task = Task(10, 1, 4.0, rate)
     found = floor(task, 2.0)
     ratio = 2.0 * rate * task.strength**2
-    assert 0 < found.error <= min(rate, 1 - rate) + found.uncertainty.error
+    assert 0 < found.test_error <= min(rate, 1 - rate) + found.uncertainty.test_error
     if rate < 0.5:
         # To first order in Λ the places are unknown: m = Λ R²/L.
         assert found.overlap == pytest.approx(ratio / 10, rel=0.05)
@@ -204,8 +207,8 @@ def test_nothing_trained_beats_the_floor() -> None:
         found = floor(task, training.alpha0 + training.alpha1)
         for classifier in ("attention", "pooled", "vectorised"):
             trained = predict(task, training, classifier=classifier, tolerance=1e-3)
-            bars = trained.uncertainty.test_error + found.uncertainty.error
-            assert found.error <= trained.test_error + bars
+            bars = trained.uncertainty.test_error + found.uncertainty.test_error
+            assert found.test_error <= trained.test_error + bars
 
 
 def test_a_curve_holds_all_points_and_falls() -> None:
@@ -213,7 +216,7 @@ def test_a_curve_holds_all_points_and_falls() -> None:
     curve = floor_curve(task, values=values)
     assert curve.values == values
     assert [item.alpha for item in curve] == list(values)
-    errors = np.array(curve.column("error"))[np.argsort(values)]
+    errors = np.array(curve.column("test_error"))[np.argsort(values)]
     assert np.all(np.diff(errors) < 0)
     across = floor_curve(task, over="strength", values=[3.0, 4.0], alpha=2.0)
     assert across[1] == curve[3]
@@ -250,7 +253,7 @@ def test_the_bar_of_the_error_holds_that_of_the_overlap() -> None:
     best = states._best("overlap", 1e-3)
     moved = states.values["overlap"] - 0.05
     other = oracle(task.replace(strength=2.5 * np.sqrt(moved)), classifier="bayes")
-    assert abs(other.error - best.error) <= best.uncertainty
+    assert abs(other.test_error - best.test_error) <= best.uncertainty
     assert best.uncertainty < 0.05
 
 
@@ -265,7 +268,7 @@ def test_near_an_end_the_status_says_so() -> None:
 def test_errors_too_rare_for_the_points_are_said_to_be_a_bound() -> None:
     found = floor(Task(10, 9, 5.0), 2.0)
     assert found.solution.status is Status.BEYOND_REACH
-    assert found.error < found.uncertainty.error < 1e-3
+    assert found.test_error < found.uncertainty.test_error < 1e-3
     assert floor(Task(10, 1, 5.0), 2.0).solution.status is Status.CONVERGED
 
 

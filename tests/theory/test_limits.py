@@ -65,7 +65,7 @@ def test_with_many_samples_attention_reaches_its_oracle_up_to_the_threshold(loss
     best = oracle(TASK, sharpness=2.0)
     training = TRAINING.replace(loss=loss, alpha1=1e4, ridge=0.0)
     found = predict(TASK, training, query=query).test_error
-    assert best.error - best.uncertainty <= found <= best.error + 0.005
+    assert best.test_error - best.uncertainty <= found <= best.test_error + 0.005
 
 
 @pytest.mark.parametrize("alignment", [0.0, 0.5, 1.0])
@@ -89,7 +89,7 @@ def test_no_signal_no_alignment_and_no_better_than_chance() -> None:
     noise = UNBALANCED.replace(strength=0.0)
     assert align(noise, TRAINING).alignment == 0
     for classifier in ("attention", "pooled", "bayes"):
-        assert oracle(noise, classifier=classifier).error == pytest.approx(0.4, abs=1e-3)
+        assert oracle(noise, classifier=classifier).test_error == pytest.approx(0.4, abs=1e-3)
     found = predict(TASK.replace(strength=0.0), TRAINING, query=QUERY)
     assert found.test_error == pytest.approx(0.5, abs=1e-4)
 
@@ -107,7 +107,7 @@ def test_vectorised_is_pooled_with_fewer_samples_and_ridge(loss: str) -> None:
 @pytest.mark.parametrize("rate", [0.5, 0.2])
 def test_with_many_samples_pooling_reaches_its_oracle_at_rate_one(rate: float) -> None:
     task = UNBALANCED.replace(positive_rate=rate)
-    best = oracle(task, classifier="pooled").error
+    best = oracle(task, classifier="pooled").test_error
     excess = [
         predict(task, TRAINING.replace(alpha1=ratio, ridge=0.0), classifier="pooled").test_error
         - best

@@ -78,11 +78,11 @@ def test_linear_classifiers_in_closed_form() -> None:
     separation = 3 * 2 / 4
     grid = np.linspace(-5, 8, 200001)
     errors = 0.3 * norm.cdf(grid - separation) + 0.7 * norm.sf(grid)
-    assert found.error == pytest.approx(errors.min(), abs=1e-9)
+    assert found.test_error == pytest.approx(errors.min(), abs=1e-9)
     assert found.threshold == pytest.approx(grid[errors.argmin()], abs=1e-3)
     assert oracle(task, classifier="vectorised") == found
     nothing = oracle(task.replace(strength=0.0), classifier="pooled")
-    assert nothing.error == 0.3
+    assert nothing.test_error == 0.3
 
 
 @pytest.mark.parametrize("task", [Task(8, 1, 3.0, 0.4), Task(150, 3, 2.5, 0.5)])
@@ -94,7 +94,7 @@ def test_attention_against_drawn_tokens(task: Task) -> None:
     ]
     plain = empirical_error(*scores, task.positive_rate, found.threshold)
     # Two samples of 20,000 give a standard error of at most 0.0025: z < 4.
-    assert plain == pytest.approx(found.error, abs=0.01 + found.uncertainty)
+    assert plain == pytest.approx(found.test_error, abs=0.01 + found.uncertainty)
 
 
 @pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
@@ -111,13 +111,13 @@ def test_elementwise_attention_against_drawn_tokens(nonlinearity: str, length: i
     threshold = np.exp(found.threshold) if nonlinearity == "exp" else found.threshold
     plain = empirical_error(*scores, task.positive_rate, threshold)
     # Two samples of 10,000 give a standard error of at most 0.0036: z < 4.
-    assert plain == pytest.approx(found.error, abs=0.0144 + found.uncertainty)
+    assert plain == pytest.approx(found.test_error, abs=0.0144 + found.uncertainty)
     # No other threshold does better, beyond what fitting 20,000 scores gains.
     others = [
         empirical_error(*scores, task.positive_rate, float(value))
         for value in np.quantile(scores[1], np.linspace(0.5, 0.99, 50))
     ]
-    assert min(others) > found.error - 0.0144 - found.uncertainty
+    assert min(others) > found.test_error - 0.0144 - found.uncertainty
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_energy_detector_in_closed_form(task: Task, accuracy: float) -> None:
     errors = rate * ncx2.cdf(total, task.length, noncentral) + (1 - rate) * chi2.sf(
         total, task.length
     )
-    assert found.error == pytest.approx(errors.min(), abs=found.uncertainty)
-    assert found.uncertainty < accuracy * found.error
+    assert found.test_error == pytest.approx(errors.min(), abs=found.uncertainty)
+    assert found.uncertainty < accuracy * found.test_error
     # The threshold moves in steps of the grid; over one of them the error is flat.
     assert errors[300] == pytest.approx(errors.min(), rel=1e-3)
 
@@ -163,26 +163,28 @@ def test_nothing_beats_the_bayes_floor(task: Task) -> None:
     others = [oracle(task), oracle(task, classifier="pooled")]
     others += [oracle(task, classifier="elementwise", nonlinearity=name) for name in NONLINEARITIES]
     for other in others:
-        assert other.error >= floor.error - other.uncertainty - floor.uncertainty
+        assert other.test_error >= floor.test_error - other.uncertainty - floor.uncertainty
 
 
 def test_sharpness_zero_is_pooling_and_large_is_the_maximum() -> None:
     task = Task(10, 1, 3.0)
     flat = oracle(task, sharpness=0.0)
-    assert flat.error == pytest.approx(
-        oracle(task, classifier="pooled").error, abs=flat.uncertainty + 1e-3
+    assert flat.test_error == pytest.approx(
+        oracle(task, classifier="pooled").test_error, abs=flat.uncertainty + 1e-3
     )
     hard = oracle(task, sharpness=1e4)
     largest = [x.max(axis=1) for x in draw(task, 20000, seed=4)]
     # Two samples of 20,000 give a standard error of at most 0.0025: z < 4.
-    assert empirical_error(*largest, 0.5, hard.threshold) == pytest.approx(hard.error, abs=0.01)
+    assert empirical_error(*largest, 0.5, hard.threshold) == pytest.approx(
+        hard.test_error, abs=0.01
+    )
 
 
 def test_a_million_tokens() -> None:
     """θ = 1.6 √(2 log L): attention nearly certain, pooling blind."""
     task = Task(10**6, 1, 1.6 * np.sqrt(2 * np.log(1e6)))
-    assert oracle(task).error < 0.01
-    assert oracle(task, classifier="pooled").error > 0.49
+    assert oracle(task).test_error < 0.01
+    assert oracle(task, classifier="pooled").test_error > 0.49
 
 
 @pytest.mark.parametrize("classifier", ["pooled", "bayes"])
@@ -190,7 +192,7 @@ def test_required_strength_inverts_the_oracle(classifier: str) -> None:
     task = Task(50, 1, 1.0, 0.4)
     needed = required_strength(task, error=0.08, classifier=classifier)
     found = oracle(task.replace(strength=needed.strength), classifier=classifier)
-    assert found.error == pytest.approx(0.08, abs=1e-3)
+    assert found.test_error == pytest.approx(0.08, abs=1e-3)
     assert needed.uncertainty < 0.01
 
 
@@ -202,7 +204,7 @@ def test_attention_needs_little_more_than_the_bayes_floor(length: int) -> None:
     floor = required_strength(task, error=0.05, classifier="bayes")
     assert 0.98 < needed.strength / floor.strength < 1.05
     reached = oracle(task.replace(strength=needed.strength), classifier="attention")
-    assert reached.error == pytest.approx(0.05, abs=0.003)
+    assert reached.test_error == pytest.approx(0.05, abs=0.003)
 
 
 def test_bad_input_is_named() -> None:
@@ -235,11 +237,11 @@ def test_rare_errors_to_a_few_percent(task: Task) -> None:
     known = importance_sampled_errors(task, attention, 40_000, seed=5)
     for found, (error, deviation) in zip((floor, attention), known, strict=True):
         assert deviation < 0.02 * error
-        assert abs(found.error - error) < found.uncertainty + 4 * deviation
-        assert found.uncertainty < 0.05 * found.error
+        assert abs(found.test_error - error) < found.uncertainty + 4 * deviation
+        assert found.uncertainty < 0.05 * found.test_error
         assert found.solution.status is Status.CONVERGED
-    assert floor.error < min(task.positive_rate, 1 - task.positive_rate)
-    assert attention.error > floor.error - attention.uncertainty - floor.uncertainty
+    assert floor.test_error < min(task.positive_rate, 1 - task.positive_rate)
+    assert attention.test_error > floor.test_error - attention.uncertainty - floor.uncertainty
 
 
 def test_attention_is_fitted_to_other_points_than_those_that_judge_it() -> None:
@@ -252,10 +254,10 @@ def test_attention_is_fitted_to_other_points_than_those_that_judge_it() -> None:
     judging = rule._errors(3.0, sharpness, size, _JUDGE, False)
     fitted = rule._errors(3.0, sharpness, rule.size, _FIT, False)
     assert found.threshold == fitted.least()[1]
-    assert found.error == pytest.approx(judging.error(found.threshold), rel=1e-12)
-    assert judging.least()[0] < found.error
+    assert found.test_error == pytest.approx(judging.error(found.threshold), rel=1e-12)
+    assert judging.least()[0] < found.test_error
     # What a threshold that knows the points would gain is in the bar.
-    assert found.uncertainty > found.error - judging.least()[0]
+    assert found.uncertainty > found.test_error - judging.least()[0]
 
 
 def test_an_error_below_rounding_is_bounded() -> None:
@@ -274,9 +276,9 @@ def test_required_strength_from_tiny_errors_to_almost_chance(classifier: str) ->
         floors = [
             oracle(task.replace(strength=strength), classifier="bayes") for strength in (low, high)
         ]
-        assert floors[0].error + floors[0].uncertainty >= error or classifier == "attention"
+        assert floors[0].test_error + floors[0].uncertainty >= error or classifier == "attention"
         # No classifier needs less than the floor.
-        assert floors[1].error - floors[1].uncertainty <= error
+        assert floors[1].test_error - floors[1].uncertainty <= error
         if error <= 0.45:
             assert needed.uncertainty < 0.06 * needed.strength
             assert needed.solution.status is Status.CONVERGED
@@ -291,7 +293,7 @@ def test_required_strength_at_a_given_sharpness() -> None:
     needed = required_strength(task, error=0.05, sharpness=0.3)
     assert needed.sharpness == 0.3
     reached = oracle(task.replace(strength=needed.strength), sharpness=0.3)
-    assert reached.error == pytest.approx(0.05, abs=2 * reached.uncertainty)
+    assert reached.test_error == pytest.approx(0.05, abs=2 * reached.uncertainty)
     best = required_strength(task, error=0.05)
     assert needed.strength > best.strength + needed.uncertainty + best.uncertainty
 
@@ -304,7 +306,7 @@ def test_required_strength_of_elementwise_attention_for_rare_errors() -> None:
         needed = required_strength(Task(10, 1, 1.0), error=error, classifier="elementwise")
         assert needed.uncertainty < 0.03 * needed.strength
         reached = oracle(Task(10, 1, needed.strength), classifier="elementwise")
-        assert np.log(reached.error / error) == pytest.approx(0, abs=0.1)
+        assert np.log(reached.test_error / error) == pytest.approx(0, abs=0.1)
 
 
 @pytest.mark.parametrize("classifier", ["attention", "elementwise", "bayes", "pooled"])
@@ -322,8 +324,8 @@ def test_a_path_in_length_gives_what_single_searches_give(classifier: str) -> No
 def test_a_smaller_tolerance_gives_a_smaller_bar() -> None:
     task = Task(30, 3, 2.0)
     loose, fine = (oracle(task, tolerance=value) for value in (0.1, 0.005))
-    assert fine.uncertainty < 0.005 * fine.error < loose.uncertainty <= 0.1 * loose.error
-    assert abs(fine.error - loose.error) < loose.uncertainty + fine.uncertainty
+    assert fine.uncertainty < 0.005 * fine.test_error < loose.uncertainty <= 0.1 * loose.test_error
+    assert abs(fine.test_error - loose.test_error) < loose.uncertainty + fine.uncertainty
     bars = [
         required_strength(task, error=0.1, tolerance=value).uncertainty for value in (0.05, 1e-3)
     ]

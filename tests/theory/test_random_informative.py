@@ -73,10 +73,10 @@ def test_a_law_of_one_number_gives_the_same_as_the_number(number: int) -> None:
         reused_law(law, again, 6).coordinates, reused_law(plain, again, 6).coordinates
     )
     for classifier in ("pooled", "elementwise", "bayes"):
-        assert oracle(law, classifier=classifier).error == pytest.approx(
-            oracle(plain, classifier=classifier).error, rel=1e-12
+        assert oracle(law, classifier=classifier).test_error == pytest.approx(
+            oracle(plain, classifier=classifier).test_error, rel=1e-12
         )
-    assert floor(law, 2.0).error == pytest.approx(floor(plain, 2.0).error, rel=1e-12)
+    assert floor(law, 2.0).test_error == pytest.approx(floor(plain, 2.0).test_error, rel=1e-12)
     query = Query(0.8, 1.0)
     assert localise(law, query=query).attended_mass == localise(plain, query=query).attended_mass
 
@@ -283,7 +283,7 @@ def test_the_bayes_oracle_lists_all_sets() -> None:
     missed = plain_log_ratio(noise + 2.0 * places, 2.0) <= threshold
     alarms = plain_log_ratio(rng.standard_normal(noise.shape), 2.0) > threshold
     found = oracle(task, classifier="bayes")
-    assert abs(z_score(0.4 * missed + 0.6 * alarms, found.error)) < 4
+    assert abs(z_score(0.4 * missed + 0.6 * alarms, found.test_error)) < 4
 
 
 def test_the_pooled_oracle_has_the_best_threshold() -> None:
@@ -298,8 +298,8 @@ def test_the_pooled_oracle_has_the_best_threshold() -> None:
         )
         return float(0.35 * missed + 0.65 * norm.sf(threshold))
 
-    assert found.error == pytest.approx(error(found.threshold), rel=1e-12)
-    assert found.error <= min(error(t) for t in np.linspace(-2, 4, 601)) + 1e-12
+    assert found.test_error == pytest.approx(error(found.threshold), rel=1e-12)
+    assert found.test_error <= min(error(t) for t in np.linspace(-2, 4, 601)) + 1e-12
 
 
 def test_without_informative_tokens_a_positive_is_missed() -> None:
@@ -307,12 +307,12 @@ def test_without_informative_tokens_a_positive_is_missed() -> None:
     task = Task(12, CountTable({0: 0.2, 2: 0.8}), 50.0, 0.4)
     training = Training(8.0, 8.0, query_step=1.0)
     for classifier in ("attention", "pooled", "bayes"):
-        assert oracle(task, classifier=classifier).error == pytest.approx(0.08, abs=2e-3)
-    assert floor(task, 5.0).error == pytest.approx(0.08, abs=2e-3)
+        assert oracle(task, classifier=classifier).test_error == pytest.approx(0.08, abs=2e-3)
+    assert floor(task, 5.0).test_error == pytest.approx(0.08, abs=2e-3)
     found = predict(task, training, classifier="pooled")
     assert found.test_error >= 0.08 - found.uncertainty.test_error
     rare = Task(12, PoissonCount(1e-4), 5.0, 0.3)
-    assert oracle(rare, classifier="bayes").error == pytest.approx(0.3, abs=1e-4)
+    assert oracle(rare, classifier="bayes").test_error == pytest.approx(0.3, abs=1e-4)
     assert predict(rare, training, classifier="pooled").test_error >= 0.3 - 1e-3
 
 
@@ -321,7 +321,7 @@ def test_where_all_look_positive_no_threshold_is_finite() -> None:
     task = Task(10, CountTable({0: 0.9, 1: 0.1}), 3.0, 0.9)
     found = oracle(task, classifier="pooled")
     assert found.threshold == -math.inf
-    assert found.error == pytest.approx(0.1)
+    assert found.test_error == pytest.approx(0.1)
 
 
 # The floor -----------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_two_numbers_repair_a_length_shift():
     assert pair.test_error == pytest.approx(0.078, abs=1e-3)
     best = predict(TASK, TRAINING, at_sharpness="best", recalibrate=True, **options)
     assert best.test_error < pair.test_error + best.uncertainty.test_error
-    assert best.test_error > oracle(at, classifier="bayes").error
+    assert best.test_error > oracle(at, classifier="bayes").test_error
 
 
 def test_a_curve_over_what_changes_at_test_time():

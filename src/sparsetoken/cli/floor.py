@@ -137,7 +137,7 @@ def _draw(path: Path, found: "Curve[Floor]", logarithmic: bool) -> None:
     )
 
     figure, panels = new_figure(columns=2)
-    for axes, name in zip(panels, ("error", "overlap"), strict=True):
+    for axes, name in zip(panels, ("test_error", "overlap"), strict=True):
         for prefix, look in (("", "bayes"), ("reachable_", "message_passing")):
             draw_band(
                 axes,
@@ -147,7 +147,7 @@ def _draw(path: Path, found: "Curve[Floor]", logarithmic: bool) -> None:
                 look_of(look),
                 linestyle="--" if prefix else "-",
             )
-        axes.set(xlabel=named(found.over), ylabel="test error" if name == "error" else name)
+        axes.set(xlabel=named(found.over), ylabel=named(name))
         if logarithmic:
             axes.set_xscale("log")
             tidy_log_ticks(axes)

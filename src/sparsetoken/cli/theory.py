@@ -270,7 +270,7 @@ def oracle(
             return required_strength(task, error=error, sharpness=sharpness, **kind)
         return oracle_once(task, sharpness=sharpness, **kind)
 
-    shown = ("error",) if error is None else ("strength",)
+    shown = ("test_error",) if error is None else ("strength",)
     matter = [name for name in _TASK if error is None or name != "strength"]
     _show_each(classifier, (read_task(options),), options, evaluate, shown, matter)
 

@@ -79,9 +79,9 @@ def _expression(line: Line, state: State) -> tuple[str, str]:
         if source.over == ALL_SAMPLES:
             total = "value" if state.training.reuse else _total(state)
             values = "values" if total == "value" else f"[{total} for value in values]"
-            return "floor_curve", f"floor_curve(task, values={values}).column('error')"
+            return "floor_curve", f"floor_curve(task, values={values}).column('test_error')"
         options = f"over={source.over!r}, values=values, alpha={dict(source.options)['alpha']!r}"
-        return "floor_curve", f"floor_curve(task, {options}).column('error')"
+        return "floor_curve", f"floor_curve(task, {options}).column('test_error')"
     settings = _varied_texts(source.over, "value", state)
     if source.kind == "align":
         call = f"align({settings['task']}, {settings['training']}).{source.quantity}"

@@ -558,7 +558,7 @@ def _floor_line(state: State) -> Line:
             ALL_SAMPLES,
             tuple(samples_per_dimension(training) for _, training, _ in varied),
         )
-    source = Source("floor", "floor", state.task, state.training, None, over, "error", options)
+    source = Source("floor", "floor", state.task, state.training, None, over, "test_error", options)
     return Line("floor", source, x, asked, FLOOR)
 
 

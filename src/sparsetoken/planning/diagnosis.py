@@ -273,7 +273,7 @@ class _Facts:
         """Return the least error of a classifier that knows the signal, as the rows measure it."""
         if self._ranked:
             return best_ranking(task, classifier).misranked
-        return oracle(task, classifier=classifier).error
+        return oracle(task, classifier=classifier).test_error
 
     def clearly_below(self, row: ComparisonRow, error: float) -> bool:
         return row.error < error - _CLEAR * row.standard_error

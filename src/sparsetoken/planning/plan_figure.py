@@ -64,7 +64,7 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     known = all(one.unknown is None for one in found.alternatives)
     if found.metric == "error" and known:
         floors = floor_curve(task, values=samples / found.dimension, tolerance=1e-2)
-        draw_theory(axes, samples, floors.column("error"), LOOKS["bayes"], linestyle=":")
+        draw_theory(axes, samples, floors.column("test_error"), LOOKS["bayes"], linestyle=":")
     if found.target is not None:
         draw_boundary(axes, found.target, f"target {found.target:g}", vertical=False)
     _mark(axes, found)

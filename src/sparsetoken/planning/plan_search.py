@@ -112,7 +112,7 @@ def least_loss(task: Task, metric: str, classifier: str = "attention") -> float:
     """Return the loss of a classifier with ever more samples: it then knows the signal."""
     if metric == "auc":
         return best_ranking(task, classifier).misranked
-    return oracle(task, classifier=classifier).error
+    return oracle(task, classifier=classifier).test_error
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ class _Rivals:
 def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> float:
     """Return the loss of the best classifier with the overlap that a floor's fields tell."""
     if metric == "error":
-        return float(getattr(known, f"{prefix}error"))
+        return float(getattr(known, f"{prefix}test_error"))
     cosine = np.sqrt(getattr(known, f"{prefix}overlap"))
     return least_loss(task.replace(strength=task.strength * cosine), metric, "bayes")
 

@@ -99,7 +99,7 @@ def _known_capacity(task: Task, classifier: str, query: Query | None) -> Capacit
 def least_error(task: Task, classifier: str) -> dict[str, Any]:
     """Compute theory of the least error of a classifier that knows the signal."""
     found = oracle(task, classifier=classifier)
-    return {"least_error": found.error, "least_error_uncertainty": found.uncertainty}
+    return {"least_error": found.test_error, "least_error_uncertainty": found.uncertainty}
 
 
 @measures("theory")
@@ -107,10 +107,10 @@ def floor_error(task: Task, alpha: float) -> dict[str, Any]:
     """Compute what any learner could reach with α samples per dimension, and what is efficient."""
     found = floor(task, alpha)
     return {
-        "floor_error": found.error,
-        "floor_error_uncertainty": found.uncertainty.error,
-        "reachable_error": found.reachable_error,
-        "reachable_error_uncertainty": found.uncertainty.reachable_error,
+        "floor_error": found.test_error,
+        "floor_error_uncertainty": found.uncertainty.test_error,
+        "reachable_error": found.reachable_test_error,
+        "reachable_error_uncertainty": found.uncertainty.reachable_test_error,
         "overlap": found.overlap,
         "reachable_overlap": found.reachable_overlap,
         "hard": float(found.phase == "hard"),
@@ -136,11 +136,11 @@ def strength(
         return oracle(known, classifier=classifier, nonlinearity=nonlinearity, sharpness=sharpness)
 
     low, high = 0.0, 1.0
-    while at(high).error > error:
+    while at(high).test_error > error:
         low, high = high, high + 1
-    root = brentq(lambda value: at(value).error - error, low, high, xtol=1e-3)
+    root = brentq(lambda value: at(value).test_error - error, low, high, xtol=1e-3)
     step = 0.02
-    slope = (at(root + step).error - at(root - step).error) / (2 * step)
+    slope = (at(root + step).test_error - at(root - step).test_error) / (2 * step)
     value = math.exp(root)
     return {
         "strength": value,
@@ -317,7 +317,7 @@ def counted_error(
         "test_error": mean,
         "test_error_uncertainty": uncertainty,
         "trials": trials,
-        "predicted_error": rule.error,
+        "predicted_error": rule.test_error,
         "predicted_error_uncertainty": rule.uncertainty,
     }
 

@@ -53,9 +53,9 @@ class FloorUncertainty:
     """Numerical error bars of the numbers of a `Floor`."""
 
     overlap: float
-    error: float
+    test_error: float
     reachable_overlap: float
-    reachable_error: float
+    reachable_test_error: float
     free_energy: float
     reachable_free_energy: float
 
@@ -68,9 +68,9 @@ class Floor(Record):
     ----------
     overlap : float
         Squared cosine of the best estimate with the signal.
-    error : float
-        Test error of the best classifier, the Bayes floor.
-    reachable_overlap, reachable_error : float
+    test_error : float
+        Error of the best classifier, the Bayes floor.
+    reachable_overlap, reachable_test_error : float
         The same for message passing that starts without information.
     phase : "easy" or "hard"
         Hard where message passing falls short of the best estimate.
@@ -85,14 +85,14 @@ class Floor(Record):
     --------
     >>> from sparsetoken import Task, floor
     >>> found = floor(Task(10, 1, 4.0), alpha=4.0)
-    >>> found.reachable_error >= found.error, round(found.overlap, 2)
+    >>> found.reachable_test_error >= found.test_error, round(found.overlap, 2)
     (True, 0.97)
     """
 
     overlap: float
-    error: float
+    test_error: float
     reachable_overlap: float
-    reachable_error: float
+    reachable_test_error: float
     phase: str
     free_energy: float
     reachable_free_energy: float
@@ -158,7 +158,7 @@ def floor(task: Task, alpha: float, *, tolerance: float = 1e-3) -> Floor:
     --------
     >>> from sparsetoken import Task, floor
     >>> found = floor(Task(10, 1, 4.0), alpha=4.0)
-    >>> round(found.error, 3), found.phase
+    >>> round(found.test_error, 3), found.phase
     (0.065, 'easy')
     """
     validation.instance("task", task, Task)
@@ -214,7 +214,7 @@ def floor_curve(
     --------
     >>> from sparsetoken import Task, floor_curve
     >>> found = floor_curve(Task(10, 1, 4.0), values=[1.0, 4.0])
-    >>> [round(error, 2) for error in found.column("error")]
+    >>> [round(error, 2) for error in found.column("test_error")]
     [0.08, 0.07]
     """
     validation.instance("task", task, Task)
@@ -233,7 +233,7 @@ def floor_curve(
     settings = {
         name: value for name, value in {**task.to_dict(), "alpha": alpha}.items() if name != over
     }
-    return Curve(over, tuple(chosen), tuple(records), settings, "error")
+    return Curve(over, tuple(chosen), tuple(records), settings, "test_error")
 
 
 @one_thread
@@ -410,11 +410,11 @@ class _States:
         found = {"": self._best("overlap", tolerance)}
         found["reachable_"] = self._best("reachable_overlap", tolerance) if self.hard else found[""]
         bars = FloorUncertainty(
-            **self.bars, **{f"{name}error": best.uncertainty for name, best in found.items()}
+            **self.bars, **{f"{name}test_error": best.uncertainty for name, best in found.items()}
         )
         return Floor(
             **self.values,
-            **{f"{name}error": best.error for name, best in found.items()},
+            **{f"{name}test_error": best.test_error for name, best in found.items()},
             phase="hard" if self.hard else "easy",
             alpha=self.alpha,
             uncertainty=bars,
@@ -430,8 +430,8 @@ class _States:
         overlap, strength = self.values[name], self.task.strength
         known = self.task.replace(strength=strength * np.sqrt(overlap))
         found = oracle(known, classifier="bayes", tolerance=_ROUGH)
-        if found.uncertainty > tolerance and found.error > 0:
-            found = oracle(known, classifier="bayes", tolerance=tolerance / found.error)
+        if found.uncertainty > tolerance and found.test_error > 0:
+            found = oracle(known, classifier="bayes", tolerance=tolerance / found.test_error)
         high = min(overlap + self.bars[name], 1.0)
         shift = strength * (np.sqrt(high) - np.sqrt(overlap))
         low = max(overlap - self.bars[name], 0.0)

@@ -91,7 +91,7 @@ class Oracle(Record):
 
     Attributes
     ----------
-    error : float
+    test_error : float
     sharpness : float or None
         The best κ, for attention and element-wise attention.
     threshold : float
@@ -108,11 +108,11 @@ class Oracle(Record):
     --------
     >>> from sparsetoken import Task, oracle
     >>> found = oracle(Task(100, 1, 5.0))
-    >>> round(found.error, 3), found.sharpness > 1
+    >>> round(found.test_error, 3), found.sharpness > 1
     (0.043, True)
     """
 
-    error: float
+    test_error: float
     sharpness: float | None
     threshold: float
     uncertainty: float
@@ -178,7 +178,7 @@ def oracle(
     Examples
     --------
     >>> from sparsetoken import Task, oracle
-    >>> round(oracle(Task(16, 2, 3.0), classifier="pooled").error, 4)
+    >>> round(oracle(Task(16, 2, 3.0), classifier="pooled").test_error, 4)
     0.2266
     """
     judge = _judge(task, classifier, nonlinearity, sharpness)
@@ -364,7 +364,7 @@ class _Linear(_Rule):
         self._length = task.length
 
     def quick(self, strength: float, _rare: bool) -> float:
-        return self.least(strength).error
+        return self.least(strength).test_error
 
     def least(
         self, strength: float, _rare: bool | None = None, _tolerance: float = _TOLERANCE
@@ -548,7 +548,7 @@ class _LargestToken(_WithSharpness):
 
     def rough(self, strength: float, sharpness: float, rare: bool) -> float:
         if sharpness == 0 and self.normalised:
-            return _Linear(self._task).least(strength).error
+            return _Linear(self._task).least(strength).test_error
         return self._errors(strength, sharpness, self.size, _FIT, rare).least()[0]
 
     def judged(self, strength: float, sharpness: float, rare: bool, tolerance: float) -> Oracle:
@@ -732,7 +732,7 @@ class _StrengthSearch:
         needed = np.clip(2 * relative / max(-slope * rough, 1e-300), 0.02, 0.5)
         if needed > 0.02:
             slope = self._slope(rough, float(needed))
-        distance = np.log(found.error / self._error) if found.error > 0 else -np.inf
+        distance = np.log(found.test_error / self._error) if found.test_error > 0 else -np.inf
         # Few points and many must agree on where the error is, or it lies beyond them.
         if slope >= 0 or abs(distance) > 1:
             detail = "at this strength the points of the law begin to err"

@@ -139,4 +139,4 @@ def _floor(task: Task) -> tuple[float | None, float | None]:
         found = oracle(task, classifier="bayes")
     except ParameterError:  # too long for several informative tokens
         return None, None
-    return found.error, found.uncertainty
+    return found.test_error, found.uncertainty
