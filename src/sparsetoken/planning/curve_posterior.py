@@ -20,11 +20,11 @@ _MOVES = 5
 # data by this share for every doubling (its square root, as a random walk would).
 _MISFIT = 0.03
 _MISFIT_BELOW = 0.5
-_DRIFT = 0.12
+_DRIFT = 0.1
 _LEAST_ERROR = 0.01
 # Measured variances are too small by about this much, and differences in likelihood say less than
 # they seem to, as the true curve is in no family. All of these numbers are set by design curves.
-_INFLATION = 1.15
+_INFLATION = 1.3
 _TEMPER = 0.5
 
 
@@ -98,18 +98,24 @@ def weighted_quantile(values: Array, weights: Array, levels: Array) -> Array:
 def fit_curves(curve: LearningCurve, families: list[CurveFamily], seed: int) -> CurvePosterior:
     """Fit every family to the measured errors.
 
-    Errors are normal around the curve with their covariance, plus the misfit that any family is
-    allowed; parameters are uniform in the unit cube. Families are weighed by the root of how
-    likely they make the data.
+    Errors e are compared as angles arcsin √e, of which counting noise has one size whatever the
+    error: a small error that was seen by luck does not look certain. They are normal around the
+    curve with their covariance, plus the misfit that any family is allowed; parameters are uniform
+    in the unit cube. Families are weighed by the root of how likely they make the data.
     """
     rng = np.random.default_rng([seed, 16])
+    # Anscombe's correction keeps the noise of one size where few samples are wrong.
+    errors = (curve.samples * curve.errors + 0.375) / (curve.samples + 0.75)
+    slope = 0.5 / np.sqrt(errors * (1 - errors))
     misfit = _MISFIT * (1 + _MISFIT_BELOW * np.log2(curve.sizes[-1] / curve.sizes))
-    allowed = misfit * np.maximum(curve.errors, _LEAST_ERROR)
-    factor = cho_factor(_INFLATION * curve.covariance + np.diag(allowed**2 + 1e-8), lower=True)
+    allowed = misfit * np.maximum(errors, _LEAST_ERROR) * slope
+    noise = _INFLATION * curve.covariance * np.outer(slope, slope)
+    factor = cho_factor(noise + np.diag(allowed**2 + 1e-8), lower=True)
+    seen = _angles(errors)
 
     def likelihood(family: CurveFamily) -> Callable[[Array], Array]:
         def logarithm(cube: Array) -> Array:
-            gap = family.curves(cube, curve.sizes) - curve.errors
+            gap = _angles(family.curves(cube, curve.sizes)) - seen
             return np.asarray(-0.5 * np.einsum("pk,kp->p", gap, cho_solve(factor, gap.T)))
 
         return logarithm
@@ -126,6 +132,10 @@ def fit_curves(curve: LearningCurve, families: list[CurveFamily], seed: int) -> 
         last=float(curve.sizes[-1]),
         resolution=1 / curve.samples,
     )
+
+
+def _angles(errors: Array) -> Array:
+    return np.asarray(np.arcsin(np.sqrt(np.clip(errors, 0.0, 1.0))))
 
 
 def _sample(

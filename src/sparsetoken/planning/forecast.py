@@ -35,6 +35,7 @@ _BAND = 1.28
 # A band at four times the data that is wider than this share of the chance error says too little.
 _TOO_WIDE = 0.4
 _LOOK_AHEAD = 4
+_FURTHEST = 1000
 _SIZES_SEARCHED = 120
 _IMAGINED = 60
 
@@ -64,9 +65,11 @@ class RequiredSamples(Record):
     Attributes
     ----------
     target, assurance : float
-        The wanted error, and how sure one wants to be of it.
+        The wanted error, and how sure one wants to be of it: in that share of answers a model
+        trained on so many samples should err as seldom.
     samples : int or None
-        The least number with that assurance, if there is one within the horizon.
+        The least number with that assurance. None if there is none within the horizon, or if more
+        than there are would be needed and the forecast is not identifiable.
     even_odds : int or None
         The least number at which reaching the target is as likely as not.
     probability : float
@@ -120,7 +123,7 @@ class Forecast(Record):
     curve : LearningCurve
         What was measured.
     outlooks : tuple of Outlook
-        At the present number of samples, and at 2, 4, ... times as many.
+        At the present number of samples, at 2, 4, ... times as many, and at the horizon.
     ceiling : Outlook
         The error that more data cannot pass.
     identifiable : bool
@@ -254,7 +257,7 @@ def forecast(
     target : float, optional
         A wanted error: how many samples does it take?
     horizon : float, default 8
-        Up to how many times the data to look; nothing is said beyond.
+        Up to how many times the data to look, at most 1000; nothing is said beyond.
     assurance : float, default 0.8
         How sure to be of the target.
     repeats : int, default 3
@@ -286,7 +289,7 @@ def forecast(
     """
     checked_model(model)
     labels = labels_of(X, y)
-    horizon = validation.real("horizon", horizon, low=1)
+    horizon = validation.real("horizon", horizon, low=1, high=_FURTHEST)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     repeats = validation.integer("repeats", repeats, low=1, high=MOST_REPEATS)
     seed = validation.integer("seed", seed, low=0)
@@ -324,16 +327,17 @@ def _forecast(
     wanted: tuple[float | None, float, float],
 ) -> Forecast:
     target, assurance, horizon = wanted
-    multiples = [2.0**power for power in range(int(np.log2(horizon)) + 1)]
+    powers = [2.0**power for power in range(int(np.log2(horizon)) + 1)]
+    multiples = sorted({*powers, horizon})
     outlooks = tuple(_outlook(posterior, multiple * curve.samples) for multiple in multiples)
     ahead = _outlook(posterior, _LOOK_AHEAD * curve.samples)
     identifiable = ahead.width <= _TOO_WIDE * curve.chance
     required = None
     if target is not None:
         required = _required(posterior, curve, target, assurance, horizon)
-        if not identifiable and required.samples is None:
+        if not identifiable and required.verdict != "reached":
             # What lies beyond then comes from what was assumed rather than from the data.
-            required = replace(required, verdict="cannot say")
+            required = replace(required, samples=None, verdict="cannot say")
     shares = zip(posterior.families, posterior.shares, strict=True)
     return Forecast(
         model=name,
@@ -537,12 +541,11 @@ def _answer(required: RequiredSamples, found: Forecast) -> str:
     if required.verdict == "cannot be reached":
         low, high = found.ceiling.low, found.ceiling.high
         return f"{goal}: cannot be reached with more data; their limit is {low:.3f} to {high:.3f}."
+    even = f", even at {required.even_odds:,}" if required.even_odds else ""
+    odds = f"the odds of reaching it by {last} samples are {required.probability:.0%}{even}"
     if required.verdict == "beyond the horizon":
-        return f"{goal}: more than {last} samples, further than this forecast looks."
-    return (
-        f"{goal}: cannot say; the odds of reaching it by {last} samples are "
-        f"{required.probability:.0%}."
-    )
+        return f"{goal}: {sure} only with more than this forecast looks at; {odds}."
+    return f"{goal}: cannot say; {odds}."
 
 
 def _backtest_line(tested: Backtest) -> str:

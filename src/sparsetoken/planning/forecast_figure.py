@@ -43,7 +43,7 @@ def draw_forecast(found: "Forecast", posterior: CurvePosterior, axes: Any = None
         _mark_answer(axes, found.required)
     axes.set_title(f"{found.model}, {curve.samples:,} samples")
     tidy_log_ticks(axes)
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     return axes
 
 

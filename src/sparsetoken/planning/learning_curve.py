@@ -123,8 +123,12 @@ def labels_of(X: Any, y: Any) -> Array:
     except ValueError as error:
         reason = str(error).split(". ")[0].splitlines()[0].rstrip(".")
         raise ParameterError("y", y, f"labels of classes ({reason})") from None
-    if len(y) != _num_samples(X):
-        raise ParameterError("length of y", len(y), f"{_num_samples(X)}, one label a sample")
+    try:
+        samples = _num_samples(X)
+    except TypeError as error:
+        raise ParameterError("X", X, f"samples ({error})") from None
+    if len(y) != samples:
+        raise ParameterError("length of y", len(y), f"{samples}, one label a sample")
     if len(np.unique(y)) < 2:
         raise ParameterError("y of one class", np.unique(y).tolist(), "labels of two classes")
     return np.asarray(y)
