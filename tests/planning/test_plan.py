@@ -156,6 +156,14 @@ def test_a_linear_rival_has_its_own_best_ridge() -> None:
     assert at_ridge[10.0].test_error == pytest.approx(0.15, abs=2e-3)
 
 
+def test_no_signal_is_out_of_reach_of_everyone() -> None:
+    for goal in ({"error": 0.1}, {"auc": 0.7}):
+        found = plan(Task(20, 1, 0.0), dimension=64, trials=0, **goal)
+        assert found.training is None
+        assert all(one.samples is None for one in found.alternatives)
+        assert "floor            cannot reach it" in str(found)
+
+
 def test_the_fewest_samples_are_told_with_what_they_reach() -> None:
     """An easy target takes the ten samples that a plan has at the least: values are theirs."""
     task = Task(9, 4, 8.66)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_plan"]
 
+# Inches: wide enough for a legend at the side.
+_SIZE = (7.0, 4.4)
+_CHOSEN = ("loss", "ridge", "readout_step", "bias_step", "query_step")
 _MULTIPLES = np.geomspace(0.25, 4.0, 13)
 # Predictions for a number of samples: far more than a search of one ridge takes.
 _MOST_LINEAR = 100
@@ -49,9 +52,13 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     assert training is not None
     assert found.samples is not None
     if axes is None:
-        figure, (axes,) = new_figure(panel_height=3.8)
+        figure, (axes,) = new_figure()
+        figure.set_size_inches(*_SIZE)
         settings = {**task.to_dict(), "dimension": found.dimension}
-        figure.suptitle(describe(settings), fontsize=7)
+        chosen = {name: training.to_dict()[name] for name in _CHOSEN}
+        sharing = "no split" if training.reuse else "split"
+        title = f"{describe(settings)}\n{sharing}, {describe(chosen)}"
+        figure.suptitle(title, fontsize=8, color="0.35")
     samples = found.samples * _MULTIPLES
     field, _ = METRICS[found.metric]
     outcomes = [
@@ -72,7 +79,7 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     axes.set_xlabel("samples")
     axes.set_ylabel("test error" if found.metric == "error" else "AUC")
     tidy_log_ticks(axes)
-    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return axes
 
 
@@ -97,8 +104,8 @@ def _mark(axes: Any, found: "Plan") -> None:
     if checked is None:
         return
     bars = [[checked.simulated - checked.low], [checked.high - checked.simulated]]
-    look = LOOKS["bayes"].named("simulated, 80 % of studies")
+    look = LOOKS["bayes"].named("simulated: mean, and\n80 % of studies")
     draw_simulation(axes, [samples], [checked.simulated], bars, look, "", fmt="o")
     if checked.assured_samples is not None:
-        label = f"{share_text(checked.assurance)} of studies"
+        label = f"{share_text(checked.assurance)} of studies\nreach the target"
         draw_boundary(axes, checked.assured_samples, label, color=COLOURS["blue"])

@@ -234,7 +234,7 @@ class PlanSearch:
             return [Alternative(name, None, None, None, _TOO_LONG) for name in _FLOORS]
         try:
             limit = least_loss(self.task, self.metric, "bayes")
-            overlap = None if self.goal is None else self._overlap_needed()
+            overlap = None if self.goal is None else self._overlap_needed(limit)
             overlaps = cache(partial(learnable_overlaps, self.task, tolerance=_FLOOR_TOLERANCE))
             known = cache(partial(floor, self.task, tolerance=_FLOOR_TOLERANCE))
             found = []
@@ -247,13 +247,15 @@ class PlanSearch:
         except ParameterError:
             return [Alternative(name, None, None, None, _UNKNOWN) for name in _FLOORS]
 
-    def _overlap_needed(self) -> float:
+    def _overlap_needed(self, limit: float) -> float:
         """Return the squared cosine with the signal at which the best classifier reaches the goal.
 
-        Above 1 if it does not with the signal known.
+        Infinite if it does not with the signal known.
         """
         goal, strength = self.goal, self.task.strength
         assert goal is not None
+        if self._beyond(limit):
+            return np.inf
         if self.metric == "error":
             needed = required_strength(self.task, error=goal, classifier="bayes").strength
             return (needed / strength) ** 2
