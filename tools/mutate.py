@@ -41,7 +41,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "sparsetoken"
 ROOMS = ("theory", "simulation", "learning", "estimators", "sweeps")
-TESTED = (*ROOMS, "numerics")
+TESTED = (*ROOMS, "planning", "numerics")
 COLUMNS = ("module", "line", "column", "change", "first", "state", "by", "reason")
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub,
