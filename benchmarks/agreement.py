@@ -283,7 +283,7 @@ def _trial_study(
                 seed=seed,
                 check_separable=False,
             )
-            assert record.converged, record.status
+            assert record.converged, record.message
             for name, comparison in found.items():
                 comparison.values.setdefault(dimension, []).append(getattr(record, name))
     # A quantity that does not vary, such as the training loss of separable data, has no z-score.

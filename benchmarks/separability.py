@@ -43,8 +43,8 @@ def main() -> None:
         begin = time.process_time()
         verdict = separability(features, labels)
         own = time.process_time() - begin
-        row = f"| {n} | {options.dimension} | {verdict.separable} | {own:.2f} | {verdict.steps} "
-        row += f"| {verdict.residual:.1e} "
+        row = f"| {n} | {options.dimension} | {verdict.separable} | {own:.2f} | {verdict.solution.steps} "
+        row += f"| {verdict.solution.residual:.1e} "
         if options.no_program:
             print(row + "| | |", flush=True)
             continue

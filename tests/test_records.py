@@ -23,6 +23,7 @@ from sparsetoken import (
     simulate_descent,
     strength_curve,
 )
+from sparsetoken.records import table_cells
 
 TASK, TRAINING = Task(10, 1, 4.0), Training(4.0, 4.0)
 STEPS = [Step(2.0, 0.5, 0.5, 5.0)] * 2
@@ -59,3 +60,11 @@ def test_a_curve_names_what_it_can_draw() -> None:
         found.plot("test_error")
     with pytest.raises(ParameterError, match=r"quantity = 'status'"):
         found.plot("status")
+
+
+def test_a_table_says_nothing_of_the_error_of_its_own_axis() -> None:
+    head, *body = table_cells(
+        "rate", [{"rate": 0.1, "rate_uncertainty": 1e-16, "recall": 0.5, "recall_uncertainty": 0.1}]
+    )
+    assert head == ["rate", "recall"]
+    assert body == [["0.1", "0.5 ± 0.1"]]

@@ -18,6 +18,7 @@ __all__ = [
     "Curve",
     "Record",
     "measured",
+    "preformatted",
     "rate_text",
     "readable",
     "share_text",
@@ -285,6 +286,11 @@ def to_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     raise ImportError("a data frame needs pandas or polars: pip install pandas")
 
 
+def preformatted(text: str) -> str:
+    """Return lines of text for a notebook, aligned as they are."""
+    return f"<pre>{html.escape(text)}</pre>"
+
+
 def rate_text(value: float) -> str:
     """Return a rate with four decimals, or with two digits where it is small."""
     return f"{value:.4f}" if value >= 1e-3 or value == 0 else f"{value:.2g}"
@@ -348,7 +354,10 @@ def readable(row: Mapping[str, Any]) -> dict[str, str]:
 
 def table_cells(over: str, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the cells of a table of flat records: its head, then a line for each record."""
-    texts = [readable({name: value for name, value in row.items() if name != over}) for row in rows]
+    known = (over, over + UNCERTAINTY)  # exact, or rounding: a place on an axis
+    texts = [
+        readable({name: value for name, value in row.items() if name not in known}) for row in rows
+    ]
     names = list(dict.fromkeys(name for text in texts for name in text))
     body = [
         [f"{row[over]:.5g}", *(text.get(name, "-") for name in names)]

@@ -134,7 +134,7 @@ def test_trials_that_did_not_converge_are_told(monkeypatch):
     from dataclasses import replace
 
     def failed(*arguments, **options):
-        return replace(run_trial(*arguments, **options), converged=False, status="stuck: do this")
+        return replace(run_trial(*arguments, **options), converged=False, message="stuck: do this")
 
     monkeypatch.setattr(trials_module, "run_trial", failed)
     assert "4 trials did not converge: stuck: do this" in run().stdout

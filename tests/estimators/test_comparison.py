@@ -38,8 +38,8 @@ def test_attention_pays_where_the_signal_is_sparse() -> None:
     assert found.attended_tokens < 6
     assert found.sharpness > 1
     assert "attention" in str(found)
-    assert found.table[0]["attention_minus_it"] == pooled.difference
-    assert found.table[-1]["attention_minus_it"] is None
+    assert found.to_rows()[0]["attention_minus_it"] == pooled.difference
+    assert found.to_rows()[-1]["attention_minus_it"] is None
 
 
 def test_attention_does_not_pay_where_all_tokens_carry_the_signal() -> None:
@@ -81,7 +81,7 @@ def test_rare_classes_are_ranked_not_counted() -> None:
     pooled, attention = found.rows[0], found.rows[-1]
     assert attention.scores["auc"][0] > pooled.scores["auc"][0] + 0.05
     assert attention.error == pytest.approx(1 - attention.scores["auc"][0])
-    assert found.table[0]["auc_uncertainty"] == pooled.scores["auc"][1]
+    assert found.to_rows()[0]["auc_uncertainty"] == pooled.scores["auc"][1]
 
 
 def test_groups_scoring_and_jobs() -> None:

@@ -41,7 +41,7 @@ def check_proof(features, labels, verdict):
         signed = labels[:, None] * np.column_stack([features, np.ones(len(labels))])
         size = np.sqrt(np.mean(np.sum(signed**2, axis=1)))
         assert np.linalg.norm(verdict.multipliers @ signed) <= 1.1e-9 * size
-        assert verdict.residual <= 1e-9
+        assert verdict.solution.residual <= 1e-9
 
 
 @pytest.mark.parametrize("heavy", [False, True])
@@ -91,7 +91,7 @@ def test_undecided_is_none():
     features, labels = draw(44, 20, 0)
     verdict = separability(features, labels, max_steps=0)
     assert verdict.separable is None
-    assert verdict.residual > 0
+    assert verdict.solution.residual > 0
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])

@@ -212,7 +212,7 @@ def _print_table(result: "Simulation", theory: dict[str, ValueAndBar], wanted: i
     console.print(f"Solver: largest gradient norm or KKT residual {largest:.1e}")
     failed = [trial for trial in result.trials if not trial.converged]
     if failed:
-        console.print(f"{len(failed)} trials did not converge: {failed[0].status}")
+        console.print(f"{len(failed)} trials did not converge: {failed[0].message}")
 
 
 def _print_json(

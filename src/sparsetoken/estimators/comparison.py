@@ -23,6 +23,7 @@ from sparsetoken.estimators.sequences import Sequences, as_sequences
 from sparsetoken.estimators.token_evidence import draw_attention, explain
 from sparsetoken.estimators.tokenwise import TokenWise
 from sparsetoken.limits import MOST_REPEATS
+from sparsetoken.records import preformatted, to_frame
 from sparsetoken.validation import ParameterError, integer
 
 __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference", "compare"]
@@ -119,11 +120,10 @@ class Comparison:
     mean_length: float
     examples: tuple[AttentionExample, ...]
 
-    @property
-    def table(self) -> list[dict[str, Any]]:
-        """One dict a classifier: error and scores with standard errors, attention's difference."""
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a dict a classifier: error, scores and attention's difference, with bars."""
         differences = {entry.name: entry for entry in self.differences}
-        table = []
+        rows = []
         for row in self.rows:
             entry = differences.get(row.name)
             line: dict[str, Any] = {
@@ -138,8 +138,15 @@ class Comparison:
                 "attention_minus_it_uncertainty": entry.standard_error if entry else None,
                 "coefficients": row.coefficients,
             }
-            table.append(line)
-        return table
+            rows.append(line)
+        return rows
+
+    def to_frame(self) -> Any:
+        """Return a data frame with a row for each classifier."""
+        return to_frame(self.to_rows())
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     @property
     def measure(self) -> str:

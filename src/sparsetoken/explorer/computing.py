@@ -209,8 +209,8 @@ def _points(batch: Batch, records: Sequence[Record]) -> list[Point]:
         if quantity not in known and hasattr(record, "metrics"):
             known = measured(record.metrics(quantity))
         value, bar = known.get(quantity, (None, None))
-        status = flat.get("status", "converged")
-        note = "" if status == "converged" else str(flat["message"])
+        solution = getattr(record, "solution", None)
+        note = "" if solution is None or solution.all_well else solution.message
         if flat.get("anti_aligned"):
             note = f"The query points away: {flat['cause']}. Cure: {flat['cure']}."
         found.append(Point(_finite(value), _finite(bar), note, batch.tolerance))

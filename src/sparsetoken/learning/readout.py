@@ -10,7 +10,7 @@ The bias is free and p_i = 1/n unless sample weights are given. Ridge 0 means th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import linalg
@@ -62,7 +62,7 @@ class Readout:
     (0.5, True)
     """
 
-    weights: Array
+    weights: Array = field(repr=False)
     bias: float
     objective: float
     train_loss: float

@@ -1,6 +1,6 @@
 """Is there a linear readout with every margin positive? A verdict with its proof."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples, check_examples
 from sparsetoken.learning.smooth_minimum import NewtonSystem
+from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.validation import ParameterError, integer, real
 
 __all__ = ["Separability", "separability"]
@@ -31,11 +32,11 @@ class Separability:
     multipliers : array of shape (n,), or None
         a >= 0 with Σ a_i = 1 and Σ a_i y_i (f_i, 1) = 0, if not separable. Multiplying any
         would-be separator by this sum shows that it cannot exist.
-    residual : float
-        ‖Σ a_i y_i (g_i, 1)‖ over the root mean square of ‖(g_i, 1)‖, where g_i are the features
-        shifted by their mean and in units of their spread: how far the sum is from 0. A readout
-        that separates could only have margins below this, relative to the features' spread.
-    steps : int
+    solution : Solution
+        Converged if there is a verdict. Its residual is ‖Σ a_i y_i (g_i, 1)‖ over the root mean
+        square of ‖(g_i, 1)‖, where g_i are the features shifted by their mean and in units of their
+        spread: how far the sum is from 0. A readout that separates could only have margins below
+        this, relative to the features' spread.
 
     Examples
     --------
@@ -48,12 +49,11 @@ class Separability:
     """
 
     separable: bool | None
-    weights: Array | None
+    weights: Array | None = field(repr=False)
     bias: float | None
     margin: float | None
-    multipliers: Array | None
-    residual: float
-    steps: int
+    multipliers: Array | None = field(repr=False)
+    solution: Solution
 
 
 def separability(
@@ -112,7 +112,7 @@ def separability(
         return found
     weights = found.weights / unit
     bias = found.bias - float(centre @ weights)
-    return _separated(Examples.of(features, labels), weights, bias, found.steps)
+    return _separated(Examples.of(features, labels), weights, bias, found.solution.steps)
 
 
 def _units(features: Array) -> tuple[Array | None, float]:
@@ -165,7 +165,8 @@ def _decide(
         residual = float(np.hypot(np.linalg.norm(pull_w), pull_b)) / (size * shortfall.sum())
         if residual <= tolerance:
             multipliers = shortfall / shortfall.sum()
-            return Separability(False, None, None, None, multipliers, residual, steps)
+            found = Solution(Status.CONVERGED, residual, steps)
+            return Separability(False, None, None, None, multipliers, found)
         active = (margins < 1).astype(float)
         accuracy = max(min(0.1, residual), 0.1 * tolerance / residual)
         step = system.solve(active, np.append(pull_w, pull_b), accuracy)
@@ -173,7 +174,11 @@ def _decide(
         length = _exact_line_search(margins, change)
         weights, bias = weights + length * step[:-1], bias + length * float(step[-1])
         margins = examples.margins(weights, bias)
-    return Separability(None, None, None, None, None, residual, steps)
+    return _undecided(Status.STEP_LIMIT, residual, steps)
+
+
+def _undecided(status: Status, residual: float, steps: int) -> Separability:
+    return Separability(None, None, None, None, None, Solution(status, residual, steps))
 
 
 def _scaled(examples: Examples, weights: Array, bias: float) -> tuple[Array, float]:
@@ -213,6 +218,6 @@ def _separated(examples: Examples, weights: Array, bias: float, steps: int) -> S
     smallest = float(examples.margins(weights, bias).min())
     norm = float(np.linalg.norm(weights))
     if not smallest > 0:
-        return Separability(None, None, None, None, None, np.inf, steps)
+        return _undecided(Status.STALLED, np.inf, steps)
     margin = smallest / norm if norm > 0 else np.inf
-    return Separability(True, weights, bias, margin, None, 0.0, steps)
+    return Separability(True, weights, bias, margin, None, Solution(Status.CONVERGED, 0.0, steps))

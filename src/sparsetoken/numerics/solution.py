@@ -100,6 +100,11 @@ class Solution:
         return self.status.converged
 
     @property
+    def all_well(self) -> bool:
+        """Whether there is nothing to say about the answer."""
+        return self.status is Status.CONVERGED
+
+    @property
     def message(self) -> str:
         """The status in words, with the details and what to do next."""
         parts = (self.status.text, self.detail, self.status.advice)

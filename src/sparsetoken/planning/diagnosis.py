@@ -116,7 +116,7 @@ class Diagnosis(Record):
             **self.signal.to_dict(),
             "attended_tokens": self.comparison.attended_tokens,
         }
-        for row in self.comparison.table:
+        for row in self.comparison.to_rows():
             flat[f"error_{row['classifier']}"] = row["error"]
             flat[f"error_{row['classifier']}_uncertainty"] = row["error_uncertainty"]
         flat |= {f"limit_{name}": value for name, value in self.limits.items()}

@@ -16,7 +16,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.parallel import finished
 from sparsetoken.planning.phase_figure import draw_phase_map
-from sparsetoken.records import share_text, to_frame
+from sparsetoken.records import preformatted, share_text, to_frame
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.capacity import capacity
 from sparsetoken.theory.laws import LAWS
@@ -163,6 +163,9 @@ class PhaseMap:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def plot(self, *, level: float = 0.05, figure: Any = None) -> Any:
         """Draw a panel for each classifier and one of the winners; return the figure.

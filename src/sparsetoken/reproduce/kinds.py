@@ -241,14 +241,14 @@ def trained_capacity_trial(
 
 def _separate(found: Trial) -> dict[str, Any]:
     if found.separable is None:
-        raise ArithmeticError(f"separable or not could not be decided: {found.status}")
+        raise ArithmeticError(f"separable or not could not be decided: {found.message}")
     # Separated data have no loss, however precisely their maximum margin was found.
     return _record(found, converged=found.converged or found.separable)
 
 
 def _record(found: Trial, *, converged: bool) -> dict[str, Any]:
     if not converged:
-        raise ArithmeticError(f"the readout did not converge: {found.status}")
+        raise ArithmeticError(f"the readout did not converge: {found.message}")
     record = found.to_dict()
     return {name: record[name] for name in record if name not in ("trial", "seconds")}
 

@@ -10,7 +10,7 @@ draws only the products with them that the algorithm asks for, each given all th
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -70,7 +70,7 @@ class LearntDirection:
     (True, True)
     """
 
-    direction: Array
+    direction: Array = field(repr=False)
     estimated_overlap: float
     solution: Solution
 

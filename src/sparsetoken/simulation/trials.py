@@ -67,7 +67,8 @@ class Trial(Record):
     residual : float
         Norm of the gradient (or KKT residual) that the readout's solver reached.
     converged : bool
-    status : str
+    status, message : str
+        How the readout's solver ended: by the name of its `Status`, and in words.
     seconds : float
         Time that the trial took.
 
@@ -97,6 +98,7 @@ class Trial(Record):
     residual: float
     converged: bool
     status: str
+    message: str
     seconds: float
     auc: float | None = None
     average_precision: float | None = None
@@ -109,7 +111,8 @@ class Trial(Record):
 QUANTITIES = tuple(
     f.name
     for f in fields(Trial)
-    if f.name not in ("trial", "status", "seconds", "converged", "test_error_uncertainty")
+    if f.name
+    not in ("trial", "status", "message", "seconds", "converged", "test_error_uncertainty")
 )
 
 
@@ -362,7 +365,8 @@ def _record(
         bias=float(readout.bias),
         residual=readout.solution.residual,
         converged=readout.solution.converged,
-        status=readout.solution.message,
+        status=readout.solution.status.name.lower(),
+        message=readout.solution.message,
         seconds=seconds,
         **{"fresh_test_error": None, **found},  # type: ignore[arg-type]
     )

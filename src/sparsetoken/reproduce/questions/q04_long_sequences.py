@@ -71,7 +71,7 @@ def balanced_trial(
         task, training, query=Query(learnt.alignment, learnt.sharpness), tolerance=tolerance
     )
     if not (found.converged and expected.solution.converged):
-        raise ArithmeticError(f"{found.status}; {expected.solution.message}")
+        raise ArithmeticError(f"{found.message}; {expected.solution.message}")
     simulated, theory = found.to_dict(), expected.to_dict()
     record = {"positive_share": state.positive_share, "sharpness": found.sharpness}
     for name in FIELDS:
