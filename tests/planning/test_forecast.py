@@ -8,6 +8,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import IsolationForest
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -22,6 +23,7 @@ from sparsetoken.planning.learning_curve import (
     LearningCurve,
     _splits,
     _test_covariance,
+    check_finite,
     learning_curve,
     planned_sizes,
 )
@@ -232,6 +234,7 @@ def test_first_size_below_a_target() -> None:
 
 
 X, Y = two_clouds(100, 9)
+PRESENT = np.tile(np.arange(4) < 3, (100, 1))
 
 
 @pytest.mark.parametrize(
@@ -251,6 +254,7 @@ X, Y = two_clouds(100, 9)
         ({"horizon": 0.5}, "horizon = 0.5"),
         ({"horizon": 2000}, "horizon = 2000 .* 1000"),
         ({"X": None}, "X = None .* samples"),
+        ({"X": np.where(np.arange(100)[:, None] == 7, np.nan, X)}, "sample 7 of X = 'NaN or inf'"),
         ({"assurance": 1}, "assurance = 1"),
         ({"assurance": 0.9}, "assurance = 0.9 is not valid: expected its default without a target"),
         ({"repeats": 0}, "repeats = 0"),
@@ -280,6 +284,14 @@ def test_a_model_that_does_not_say_its_kind_is_asked_for_labels() -> None:
             return np.where(X[:, 0] > self.middle, self.high, 1 - self.high)
 
     assert quick(Nearest(), X, Y).curve.errors[-1] < 0.4
+
+
+def test_missing_numbers_are_left_to_models_that_take_them() -> None:
+    gaps = np.where(np.arange(100)[:, None] == 7, np.nan, X)
+    imputed = make_pipeline(SimpleImputer(), GaussianNB())
+    assert quick(imputed, gaps, Y).curve.errors[-1] < 0.4
+    padded = mask_tokens(np.where(np.arange(4)[:, None] > 2, np.nan, np.ones((100, 4, 6))), PRESENT)
+    check_finite(PooledClassifier(), padded)
 
 
 def test_more_processes_than_a_machine_can_have_are_refused() -> None:

@@ -17,6 +17,7 @@ from sparsetoken.planning.learning_curve import (
     FOLDS,
     LearningCurve,
     balanced_order,
+    check_finite,
     checked_model,
     labels_of,
     learning_curve,
@@ -289,6 +290,7 @@ def forecast(
     """
     checked_model(model)
     labels = labels_of(X, y)
+    check_finite(model, X)
     horizon = validation.real("horizon", horizon, low=1, high=_FURTHEST)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     repeats = validation.integer("repeats", repeats, low=1, high=MOST_REPEATS)

@@ -19,6 +19,7 @@ __all__ = [
     "FOLDS",
     "LearningCurve",
     "balanced_order",
+    "check_finite",
     "checked_model",
     "labels_of",
     "learning_curve",
@@ -154,6 +155,23 @@ def checked_model(model: Any) -> Any:
         accepted = f"a classifier, not {article} {kind.replace('_', ' ')}"
         raise ParameterError("model", model, accepted)
     return model
+
+
+def check_finite(model: Any, X: Any) -> None:
+    """Refuse an array with NaN or inf before the first fit, by its row, unless the model takes them."""
+    # What is made of other models, such as a pipeline that imputes, does not tell what these take.
+    composed = any(hasattr(part, "fit") for part in model.get_params().values())
+    if composed or not isinstance(X, np.ndarray) or X.dtype.kind != "f":
+        return
+    try:
+        allowed = get_tags(model).input_tags.allow_nan
+    except AttributeError:
+        return
+    # Tokens that are masked do not count.
+    finite = np.ma.filled(np.isfinite(X), fill_value=True)
+    if not allowed and not finite.all():
+        first = int(np.flatnonzero(~finite.reshape(len(X), -1).all(axis=1))[0])
+        raise ParameterError(f"sample {first} of X", "NaN or inf", "finite numbers")
 
 
 def planned_sizes(y: Array, smallest: int | None) -> Array:
