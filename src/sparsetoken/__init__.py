@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sparsetoken.planning.forecast import Forecast, forecast
     from sparsetoken.planning.phase_map import PhaseMap, phase_map
     from sparsetoken.planning.plan import Plan, plan
+    from sparsetoken.planning.suggestion import suggest
     from sparsetoken.records import Curve
     from sparsetoken.simulation.descent import DescentTrials, simulate_descent
     from sparsetoken.simulation.joint import JointTrials, simulate_joint
@@ -132,6 +133,7 @@ _HOMES = {
     "planning.forecast": ("Forecast", "forecast"),
     "planning.phase_map": ("PhaseMap", "phase_map"),
     "planning.plan": ("Plan", "plan"),
+    "planning.suggestion": ("suggest",),
     "simulation.sampling": ("Sample", "sample"),
     "simulation.trials": ("Simulation", "Trial", "run_trial", "simulate"),
     "sweeps.run": ("run_cells", "run_sweep"),
@@ -255,6 +257,7 @@ __all__ = [
     "simulate_joint",
     "simulate_message_passing",
     "strength_curve",
+    "suggest",
     "train",
     "unregister_loss",
 ]

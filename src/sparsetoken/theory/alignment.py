@@ -1,5 +1,6 @@
 """The query after two gradient steps, in the limit of high dimension (docs/theory.md, section 4)."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,7 +15,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["Alignment", "QueryStep", "align", "learnt_alignment"]
+__all__ = ["Alignment", "QueryStep", "align", "balanced_bias_step", "learnt_alignment"]
 
 # Steps that are tried as cures: from so small that they change nothing to absurdly large.
 _STEPS = np.geomspace(1e-6, 1e6, 37)
@@ -253,3 +254,14 @@ def _rate_constant(task: Task, training: Training) -> float:
     across = limit.push**2 * limit.gain**2 / task.length
     noise = limit.signal_noise + limit.readout_signal**2 * (task.length - 1) * limit.square
     return float((across + noise) / (2 * projection**2))
+
+
+def balanced_bias_step(positive_rate: float) -> float:
+    """Return the bias step that makes the first bias the log odds of the labels (logistic loss).
+
+    b1 = (η_b/2)(2π - 1) is log(π/(1-π)) if η_b = 2 log((1-π)/π)/(1-2π); its limit at π = 1/2 is 4.
+    """
+    gap = 1 - 2 * positive_rate
+    if abs(gap) < 1e-6:
+        return 4.0
+    return 2 * math.log((1 - positive_rate) / positive_rate) / gap

@@ -1,7 +1,5 @@
 """Claim 16: the rates decide; a map of them, and rules that a user can apply."""
 
-import math
-
 import numpy as np
 
 from sparsetoken.plotting import COLOURS, caption, new_figure
@@ -12,8 +10,9 @@ from sparsetoken.reproduce.kinds import alignment, at_two_sizes, prediction, que
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import grid, label_axes
 from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import balanced_bias_step
 
-__all__ = ["CLAIM", "balanced_bias_step"]
+__all__ = ["CLAIM"]
 
 STRONG = 0.8
 COMMON = {
@@ -26,17 +25,6 @@ COMMON = {
     "sharpness": 1.0,
     "ridge": 1e-3,
 }
-
-
-def balanced_bias_step(positive_rate: float) -> float:
-    """Return the bias step that makes the first bias the log odds of the labels (logistic loss).
-
-    b1 = (η_b/2)(2π - 1) is log(π/(1-π)) if η_b = 2 log((1-π)/π)/(1-2π); its limit at π = 1/2 is 4.
-    """
-    gap = 1 - 2 * positive_rate
-    if abs(gap) < 1e-6:
-        return 4.0
-    return 2 * math.log((1 - positive_rate) / positive_rate) / gap
 
 
 def measurements(settings: Settings) -> list[Measurement]:
