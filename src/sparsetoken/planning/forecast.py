@@ -254,7 +254,8 @@ def forecast(
     model : scikit-learn classifier
         Copied for every fit.
     X, y : what the model fits
-        Sequences as in `AttentionClassifier.fit`, or anything that scikit-learn takes.
+        Sequences as in `AttentionClassifier.fit`, or anything that scikit-learn takes. More data are
+        taken to be like these: independent samples of the same source, not of other people or days.
     target : float, optional
         A wanted error: how many samples does it take?
     horizon : float, default 8
