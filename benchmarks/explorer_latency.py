@@ -24,7 +24,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -200,29 +200,36 @@ def ask_dash(strength: float) -> None:
     raise RuntimeError("the page in Dash does not answer")
 
 
-def cells(times: list[tuple[float, ...]]) -> str:
+def percentiles(times: list[tuple[float, ...]]) -> list[str]:
     """Return median and 95th percentile in milliseconds, of each kind of time."""
-    if not times:
-        return "–"
-    shown = [
+    return [
         f"{middle:.0f} / {high:.0f}"
         for middle, high in 1000 * np.percentile(np.array(times), [50, 95], axis=0).T
     ]
-    return f"{shown[0]} ({'; '.join(shown[1:])})"
+
+
+def table(found: dict[str, dict[str, list[Any]]], cell: Callable[[list[str]], str]) -> str:
+    """Return a table of all views, as the documents have it."""
+    rows = [["view", *MARKS], ["---"] * (1 + len(MARKS))]
+    for view, times in found.items():
+        shown = [cell(percentiles(times[mark])) if times[mark] else "" for mark in MARKS]
+        rows.append([VIEWS[view].title.lower(), *shown])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows).replace("|  |", "| |")
 
 
 def main() -> None:
-    """Print a table of all views."""
+    """Print tables of all views: for docs/explorer.md, and with processor times for the README."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--views", nargs="*", default=list(VIEWS))
     parser.add_argument("--dash", metavar="PYTHON")
     options = parser.parse_args()
+    loaded = [options.dash, "-c", "import dash, sparsetoken"]
+    if options.dash and subprocess.run(loaded, check=False).returncode:
+        parser.error(f"{options.dash} has no dash, or not this package: -m pip install dash .")
     command = [sys.executable, "-m", "sparsetoken", "explore", "--no-browser"]
-    print("median / 95th percentile in ms on the clock (of all processors; of the longest way)")
-    print("processes that wanted a processor, before:", os.getloadavg())
-    print("| view |", " | ".join(MARKS), "|")
-    print("|---" * (1 + len(MARKS)) + "|")
+    print("processes that wanted a processor, before:", os.getloadavg(), flush=True)
+    times: dict[str, dict[str, list[Any]]] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         found = re.search(r"http://[\d.:]+/", server.stdout.readline())
@@ -231,18 +238,19 @@ def main() -> None:
         try:
             for view in options.views:
                 asyncio.run(path(found[0], "query", 5, meter))  # all is loaded
-                times = asyncio.run(path(found[0], view, options.events, meter))
-                print(
-                    f"| {view} |", " | ".join(cells(times[mark]) for mark in MARKS), "|", flush=True
-                )
+                times[view] = asyncio.run(path(found[0], view, options.events, meter))
+                print(view, percentiles(times[view]["final"]), file=sys.stderr, flush=True)
         finally:
             server.terminate()
+    print("\nmedian / 95th percentile in ms on the clock\n")
+    print(table(times, lambda shown: shown[0]))
+    print("\nthe same (of all processors)\n")
+    print(table(times, lambda shown: f"{shown[0]} ({shown[1]})"))
+    print("\nthe same (of the longest way: the server and its busiest worker)\n")
+    print(table(times, lambda shown: f"{shown[0]} ({shown[2]})"))
     if options.dash:
-        print(
-            "| learning, in Dash | | | | |",
-            cells(dash_times(options.dash, options.events // 10)),
-            "|",
-        )
+        dash = percentiles(dash_times(options.dash, options.events // 10))
+        print(f"\nlearning curves in Dash: {dash[0]} ({dash[1]}) ms for their only answer")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,39 @@ def test_axes_become_logarithmic_and_the_pointer_reads_values(tab: Tab) -> None:
     tab.page.mouse.move(*place)
     tab.wait("document.querySelector('#plot .hoverlayer .hovertext') !== null")
     assert "±" in (tab.page.locator("#plot .hoverlayer").text_content() or "")
+    assert not tab.complaints
+
+
+def test_the_pointer_reads_a_map_and_not_the_lines_upon_it(tab: Tab) -> None:
+    tab.open("v=1&view=map")
+    tab.settle("final")
+    place, value = tab.page.evaluate(
+        "(() => { const plot = document.getElementById('plot'), map = plot.data[0];"
+        " const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();"
+        " return [[box.left + xaxis._offset + xaxis.d2p(map.x[8]),"
+        " box.top + yaxis._offset + yaxis.d2p(map.y[8])], map.z[8][8]]; })()"
+    )
+    tab.page.mouse.move(place[0] - 3, place[1])
+    tab.page.mouse.move(*place)
+    tab.wait("document.querySelector('#plot .hoverlayer .hovertext') !== null")
+    read = tab.page.locator("#plot .hoverlayer").text_content() or ""
+    assert re.search(r"pooled − attention ([\d.−]+)$", read), read
+    assert float(read.split(" ")[-1].replace("−", "-")) == pytest.approx(value, rel=1e-3)
+
+
+def test_the_tools_of_a_plot_are_named_reached_and_send_nothing(tab: Tab) -> None:
+    tab.open(LIGHT)
+    tools = tab.page.locator("#plot .modebar-btn")
+    names = [tools.nth(number).get_attribute("aria-label") for number in range(tools.count())]
+    assert "Zoom in" in names
+    assert not [
+        name for name in names if not name or re.search("cloud|share|send", name, re.IGNORECASE)
+    ]
+    span = "(() => { const [low, high] = document.getElementById('plot')._fullLayout.yaxis.range; return high - low; })()"
+    before = tab.page.evaluate(span)
+    tab.page.get_by_role("button", name="Zoom in", exact=True).focus()
+    tab.page.keyboard.press("Enter")
+    tab.wait(f"{span} < 0.9 * {before}")
     assert not tab.complaints
 
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from sparsetoken.explorer import server as server_module
 from sparsetoken.explorer.owndata import read_arrays
+from sparsetoken.explorer.running import _listen
 from sparsetoken.explorer.server import make_app
 from sparsetoken.explorer.snapshot import write_snapshot
 from sparsetoken.explorer.state import State
@@ -279,6 +281,25 @@ def test_the_worker_of_a_stale_request_is_free_at_once(client: TestClient) -> No
         while until(socket, "done", "error")["number"] != 9:
             pass
     assert time.monotonic() - begin < 4
+
+
+def test_small_messages_do_not_wait_for_the_last_one() -> None:
+    async def accepted() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            own = writer.get_extra_info("socket")
+            found.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = _listen(None)
+        async with await asyncio.start_server(look, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            answer = await found
+            writer.close()
+        return answer
+
+    assert asyncio.run(accepted()) != 0
 
 
 def test_usual_settings_are_computed_ahead_while_no_client_waits(

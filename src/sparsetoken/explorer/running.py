@@ -55,7 +55,9 @@ def serve(port: int | None, open_browser: bool, address: str = "") -> None:
 def _listen(port: int | None) -> socket.socket:
     wanted = DEFAULT_PORT if port is None else port
     for candidate in (wanted, 0):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Only with its protocol named does asyncio send small messages at once: else each waits for
+        # the last one to be acknowledged, 40 ms.
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((HOST, candidate))

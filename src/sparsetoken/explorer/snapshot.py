@@ -14,6 +14,12 @@ from sparsetoken.plotting import describe
 
 __all__ = ["write_snapshot"]
 
+# The page asks for nothing, and sends nothing.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+
 _SHOW = """
 const pieces = JSON.parse(document.getElementById("pieces").textContent);
 const labels = JSON.parse(document.getElementById("labels").textContent);
@@ -50,12 +56,13 @@ def write_snapshot(state: State, path: Path) -> None:
     text = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <title>sparsetoken: {html.escape(VIEWS[state.view].title)}</title>
 <style>{page_file("style.css")}</style>
 <script>{script}</script></head>
 <body><main><section class="stage">
 <h2>{html.escape(VIEWS[state.view].question)}</h2>
-<div id="plot" role="img" aria-label="{html.escape(VIEWS[state.view].title)}"></div>
+<div id="plot" role="figure" aria-label="{html.escape(VIEWS[state.view].title)}"></div>
 <p>{html.escape(describe(state.settings()))}. Lines: theory in the limit of high dimension, with
 bands of numerical error. Made by sparsetoken {html.escape(__version__)}.</p>
 <pre>{html.escape(as_python(state))}</pre>

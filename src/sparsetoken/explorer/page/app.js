@@ -1,6 +1,6 @@
 // The page: a state in the address, a socket to the server, and what it answers on the plot.
 
-import { choice, makeControl } from "./controls.js";
+import { choice, makeControl, write } from "./controls.js";
 import { captioned, linesFigure, lookOf, mapFigure, orderOf, put, tokensFigure, weightsFigure } from "./plots.js";
 
 const $ = (id) => document.getElementById(id);
@@ -250,7 +250,7 @@ function numbers(rows, accuracy) {
   const table = $("numbers");
   table.replaceChildren();
   picture.here = rows[0]?.x ?? null;
-  table.createCaption().textContent = `${quantityName(current("quantity"))} at ${symbolOf({ title: title(current("over")) })} = ${withError(picture.here, null)}`;
+  write(table.createCaption(), `${quantityName(current("quantity"))} at ${symbolOf({ title: title(current("over")) })} = ${withError(picture.here, null)}`);
   const spoken = [];
   for (const row of rows) {
     const line = table.insertRow();
@@ -277,7 +277,7 @@ const shown = [];
 function show() {
   const kind = about.views[values.view];
   $("question").textContent = kind.question;
-  $("caption").textContent = caption();
+  write($("caption"), caption());
   $("plot").setAttribute("aria-label", `Plot of the view ${kind.title}`);
   for (const tab of $("views").children) {
     tab.setAttribute("aria-selected", String(tab.dataset.view === values.view));

@@ -18,10 +18,22 @@ function fromSlider(field, position) {
   return Number(value.toPrecision(3));
 }
 
+// Write a text with symbols such as η_w, their index below the line.
+export function write(element, text) {
+  const parts = text.split(/([α-ω])_(\w)/);
+  const nodes = parts.map((part, i) => {
+    if (i % 3 !== 2) return part;
+    const index = document.createElement("sub");
+    index.textContent = part;
+    return index;
+  });
+  element.replaceChildren(...nodes);
+}
+
 function labelled(field, id) {
   const label = document.createElement("label");
   label.htmlFor = id;
-  label.textContent = field.description;
+  write(label, field.description);
   return label;
 }
 

@@ -24,6 +24,9 @@ export function lookOf(name) {
   return [name.replaceAll("_", " "), OTHERS[hash % OTHERS.length], "diamond", "dot"];
 }
 
+// Symbols such as η_w with their index below the line, in texts of a figure.
+export const subscripted = (text) => text.replace(/([α-ω])_(\w)/g, "$1<sub>$2</sub>");
+
 const inkOf = (dark) => (dark ? "#e8e8e8" : "#1a1a1a");
 const gridOf = (dark) => (dark ? "#3a3f47" : "#dddddd");
 
@@ -36,11 +39,13 @@ function layout(dark, x, y) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 13 },
     margin: { l: 60, r: 12, t: 34, b: 48 }, hovermode: "closest", showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: inkOf(dark), activecolor: dark ? "#56B4E9" : "#0072B2" },
     xaxis: { ...axis, ...coloured(x, dark) }, yaxis: { ...axis, ...coloured(y, dark) },
   };
 }
 
-const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] };
+// Nothing leaves this machine: no button that sends a figure to Plotly.
+const CONFIG = { displaylogo: false, responsive: true, plotlyServerURL: "", modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "sendChartToCloud", "sendDataToCloud"] };
 
 // Names below each other take the height of a narrow plot.
 const NARROW = 520;
@@ -51,7 +56,27 @@ export function put(element, figure) {
   const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
   element.classList.toggle("many", narrow && figure.layout.showlegend && names > MANY);
   if (narrow) Object.assign(figure.layout, { height: element.clientHeight, font: { ...figure.layout.font, size: 12 }, legend: { ...figure.layout.legend, font: { size: 11 } } });
-  return Plotly.react(element, figure.data, figure.layout, CONFIG);
+  // On a narrow plot its tools would cover the title of the axis.
+  return Plotly.react(element, figure.data, figure.layout, { ...CONFIG, displayModeBar: narrow ? false : "hover" }).then(() => named(element));
+}
+
+// Plotly draws its tools without names for a screen reader, and out of reach of the keyboard.
+function named(element) {
+  for (const drawn of element.querySelectorAll("svg.main-svg")) drawn.setAttribute("aria-hidden", "true");
+  for (const bar of element.querySelectorAll(".modebar")) {
+    bar.setAttribute("role", "toolbar");
+    bar.setAttribute("aria-label", "Tools of the plot");
+  }
+  for (const tool of element.querySelectorAll(".modebar-btn:not([role])")) {
+    tool.setAttribute("role", "button");
+    tool.setAttribute("aria-label", tool.dataset.title);
+    tool.tabIndex = 0;
+    tool.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      tool.click();
+    });
+  }
 }
 
 // A figure with its settings below, on white.
@@ -61,7 +86,7 @@ export function captioned(figure, text) {
     if ((lines.at(-1) + word).length > 120) lines.push("");
     lines[lines.length - 1] += `${word} `;
   }
-  const title = { text: lines.map((line) => line.trim()).join("<br>"), font: { size: 10 }, x: 0.01, xanchor: "left", y: 0.01, yanchor: "bottom" };
+  const title = { text: subscripted(lines.map((line) => line.trim()).join("<br>")), font: { size: 10 }, x: 0.01, xanchor: "left", y: 0.01, yanchor: "bottom" };
   return { data: figure.data, layout: { ...figure.layout, title, paper_bgcolor: "white", margin: { ...figure.layout.margin, b: 64 + 14 * lines.length } } };
 }
 
@@ -111,8 +136,8 @@ export function linesFigure(model, dark) {
     });
   }
   const all = (part) => model.lines.flatMap((line) => line[part]);
-  const x = { title: { text: model.xTitle }, ...(model.logX ? logAxis(all("x")) : {}) };
-  const y = { title: { text: model.yTitle }, ...(model.logY ? logAxis(all("y")) : {}) };
+  const x = { title: { text: subscripted(model.xTitle) }, ...(model.logX ? logAxis(all("x")) : {}) };
+  const y = { title: { text: subscripted(model.yTitle) }, ...(model.logY ? logAxis(all("y")) : {}) };
   if (!model.logY) y.rangemode = "tozero";
   const made = layout(dark, x, y);
   const ends = model.lines.flatMap((line) => [line.x[0], line.x.at(-1)]);
@@ -131,10 +156,12 @@ function edge(common, values, level, name, dash, dark) {
 const known = (grid) => grid.some((row) => row.some((value) => value !== null));
 
 export function mapFigure(model, dark) {
-  const { x, y, log, values, xTitle, yTitle, quantity, diverging } = model;
+  const { x, y, log, values, quantity, diverging } = model;
+  const [xTitle, yTitle] = [model.xTitle, model.yTitle].map(subscripted);
   const names = Object.keys(values).filter((name) => name !== "capacity_ratio" && known(values[name]));
   // What is not computed yet is filled from its neighbours, and does not answer to the pointer.
-  const common = { x, y, connectgaps: true, hoverongaps: false, hovertemplate: `${xTitle} %{x:.3g}<br>${yTitle} %{y:.3g}<br>%{z:.4g}<extra></extra>` };
+  const common = { x, y, connectgaps: true, hoverongaps: false };
+  const hover = (what) => `${xTitle} %{x:.3g}<br>${yTitle} %{y:.3g}<br>${what} %{z:.4g}<extra></extra>`;
   const middle = dark ? "#16181c" : "#ffffff";
   const twoSided = [[0, "#0072B2"], [0.5, middle], [1, "#D55E00"]];
   const data = [];
@@ -142,11 +169,12 @@ export function mapFigure(model, dark) {
   if (names.length >= 2) {
     const [first, second] = names.map((name) => values[name]);
     const gain = first.map((row, i) => row.map((value, j) => (value === null || second[i][j] === null ? null : second[i][j] - value)));
-    data.push({ ...common, type: "heatmap", z: gain, zmid: 0, colorscale: twoSided, colorbar: bar(`error: ${names[1]} − ${names[0]}`) });
+    const difference = `error: ${names[1]} − ${names[0]}`;
+    data.push({ ...common, hovertemplate: hover(difference), type: "heatmap", z: gain, zmid: 0, colorscale: twoSided, colorbar: bar(difference) });
     data.push(edge(common, gain, 0, `${names[0]} equals ${names[1]}`, "solid", dark));
     data.push(edge(common, first, 0.05, `${names[0]}: error of 5 %`, "dash", dark));
   } else if (names.length === 1) {
-    data.push({ ...common, type: "heatmap", z: values[names[0]], zmid: diverging ? 0 : undefined, zmin: diverging ? -1 : undefined, zmax: diverging ? 1 : undefined, colorscale: diverging ? twoSided : "Cividis", colorbar: bar(quantity) });
+    data.push({ ...common, hovertemplate: hover(quantity), type: "heatmap", z: values[names[0]], zmid: diverging ? 0 : undefined, zmin: diverging ? -1 : undefined, zmax: diverging ? 1 : undefined, colorscale: diverging ? twoSided : "Cividis", colorbar: bar(quantity) });
     if (diverging) data.push(edge(common, values[names[0]], 0, "cosine 0: beyond it the query points away", "solid", dark));
   }
   const ratios = values.capacity_ratio;
