@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from pathlib import Path
 
 from sparsetoken import __version__
@@ -25,6 +26,7 @@ const pieces = JSON.parse(document.getElementById("pieces").textContent);
 const labels = JSON.parse(document.getElementById("labels").textContent);
 const find = (kind) => pieces.find((piece) => piece.kind === kind);
 const lines = pieces.filter((piece) => piece.kind === "line");
+lines.sort((a, b) => (a.pin ?? -1) - (b.pin ?? -1) || orderOf(a.name) - orderOf(b.name));
 const here = find("numbers")?.rows[0]?.x ?? null;
 const scheme = window.matchMedia("(prefers-color-scheme: dark)");
 function draw() {
@@ -58,12 +60,13 @@ def write_snapshot(state: State, path: Path) -> None:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <title>sparsetoken: {html.escape(VIEWS[state.view].title)}</title>
-<style>{page_file("style.css")}</style>
+<style>{page_file("style.css")}
+main {{ grid-template-columns: minmax(0, 1fr); }}</style>
 <script>{script}</script></head>
 <body><main><section class="stage">
 <h2>{html.escape(VIEWS[state.view].question)}</h2>
 <div id="plot" role="figure" aria-label="{html.escape(VIEWS[state.view].title)}"></div>
-<p>{html.escape(describe(state.settings()))}. Lines: theory in the limit of high dimension, with
+<p>{_subscripted(html.escape(describe(state.settings())))}. Lines: theory in the limit of high dimension, with
 bands of numerical error. Made by sparsetoken {html.escape(__version__)}.</p>
 <pre>{html.escape(as_python(state))}</pre>
 </section></main>
@@ -73,6 +76,11 @@ bands of numerical error. Made by sparsetoken {html.escape(__version__)}.</p>
 </body></html>
 """
     write_text(path, text)
+
+
+def _subscripted(text: str) -> str:
+    """Return symbols such as η_w with their index below the line."""
+    return re.sub(r"([α-ω])_(\w)", r"\1<sub>\2</sub>", text)
 
 
 def _inline(value: object) -> str:

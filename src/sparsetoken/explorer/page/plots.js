@@ -37,7 +37,7 @@ function layout(dark, x, y) {
   const axis = { gridcolor: gridOf(dark), zeroline: false, automargin: true, ticks: "outside", tickcolor: "rgba(0,0,0,0)" };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 13 },
-    margin: { l: 60, r: 12, t: 34, b: 48 }, hovermode: "closest", showlegend: true,
+    margin: { l: 60, r: 20, t: 34, b: 48 }, hovermode: "closest", showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: inkOf(dark), activecolor: dark ? "#56B4E9" : "#0072B2" },
     xaxis: { ...axis, ...coloured(x, dark) }, yaxis: { ...axis, ...coloured(y, dark) },
