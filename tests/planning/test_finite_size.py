@@ -53,3 +53,12 @@ def test_bad_input_is_named() -> None:
         finite_size(TASK, Training(4.0, 1.0), dimension=1)
     with pytest.raises(ParameterError, match="trials = 2"):
         finite_size(TASK, Training(4.0, 1.0), dimension=50, trials=2)
+
+
+def test_dimensions_up_to_twice_the_smallest_are_simulated_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_NUMBERS", 0.0)
+    small = module._SMALL_DIMENSION
+    assert module._simulated_dimensions(2 * small, 10.0) == (2 * small,)
+    assert module._simulated_dimensions(2 * small + 1, 10.0) == (small, 2 * small)
