@@ -3,7 +3,8 @@
 python benchmarks/estimator_stages.py speed     # stages 1 to 3 against their matrix products
 python benchmarks/estimator_stages.py memory    # n = 100,000, L = 50, d = 64 as a memory map
 python benchmarks/estimator_stages.py cluster --folder DATA --count 1000000
-                                                # files of 50 × 64, on one and two Dask workers
+                                                # files of 50 × 64, on one and two Dask workers,
+                                                # and with one of them killed
 """
 
 import os
@@ -14,9 +15,11 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import hashlib
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -123,35 +126,56 @@ def fit(folder: str) -> None:
 def cluster(
     folder: str, count: int, numbers: list[int], length: int = 50, dimension: int = 64
 ) -> None:
-    """Fit files of sequences on so many workers; files that are there are used again."""
-    from distributed import Client, LocalCluster
+    """Fit files of sequences on so many workers; files that are there are used again.
 
+    The last fit is repeated, and one of its workers killed after a third of that fit's time.
+    """
     paths, y = write_parts(Path(folder), count, length, dimension)
-    results = []
-    for workers in numbers:
-        with (
-            LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-            ) as local,
-            Client(local) as client,
-        ):
-            start_time = time.perf_counter()
-            model = AttentionClassifier(refine=True, tied=True, sharpness=1.0, ridge=0.01)
-            model.fit(paths, y, client=client)
-            seconds = time.perf_counter() - start_time
-            peaks, used = client.run(_peak), client.run(time.process_time)
-        results.append(model.queries_)
-        print(
-            f"{workers} workers: {seconds:.1f} s, CPU seconds of each "
-            f"{[round(one) for one in used.values()]}, {model.n_iter_} iterations, accuracy on a "
-            f"part {np.mean(model.predict([paths[0]]) == y[: len(np.load(paths[0], 'r'))]):.4f}, "
-            f"peak memory of a worker {max(peaks.values()) / 1e9:.2f} GB, here "
-            f"{_peak() / 1e9:.2f} GB",
-            flush=True,
-        )
+    results, seconds = [], 0.0
+    for workers, killed in [*((number, False) for number in numbers), (numbers[-1], True)]:
+        queries, seconds = fit_on(workers, paths, y, kill_after=seconds / 3 if killed else None)
+        results.append(queries)
     digest = hashlib.sha256(results[0].tobytes()).hexdigest()[:12]
     same = all(np.array_equal(results[0], one) for one in results)
     print(f"the same to the last bit: {same}; queries {digest}")
+
+
+def fit_on(
+    workers: int, paths: list[Path], y: np.ndarray, kill_after: float | None
+) -> tuple[np.ndarray, float]:
+    """Fit on a cluster of its own; return the queries and the seconds."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as local,
+        Client(local) as client,
+    ):
+        before = client.run(os.getpid)
+        if kill_after is not None:
+            victim = next(iter(before.values()))
+            timer = threading.Timer(kill_after, os.kill, (victim, signal.SIGKILL))
+            timer.start()
+        start_time, start_used = time.perf_counter(), time.process_time()
+        model = AttentionClassifier(refine=True, tied=True, sharpness=1.0, ridge=0.01)
+        model.fit(paths, y, client=client)
+        seconds, here = time.perf_counter() - start_time, time.process_time() - start_used
+        after, peaks, used = (client.run(f) for f in (os.getpid, _peak, time.process_time))
+    if kill_after is not None:
+        timer.join()
+        assert victim not in after.values(), "the fit had ended before the kill"
+        print(f"a worker killed after {kill_after:.1f} s:")
+    print(
+        f"{workers} workers: {seconds:.1f} s, CPU seconds of each "
+        f"{[round(one) for one in used.values()]}, here {here:.0f}, {model.n_iter_} iterations, "
+        "accuracy on a "
+        f"part {np.mean(model.predict([paths[0]]) == y[: len(np.load(paths[0], 'r'))]):.4f}, "
+        f"peak memory of a worker {max(peaks.values()) / 1e9:.2f} GB, here "
+        f"{_peak() / 1e9:.2f} GB",
+        flush=True,
+    )
+    return model.queries_, seconds
 
 
 def write_parts(
@@ -172,7 +196,9 @@ def write_parts(
 
 
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Return the largest resident memory of this program; getrusage has its parent's as well."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 
 def main() -> None:
