@@ -15,7 +15,8 @@ from sparsetoken import (
     strength_curve,
 )
 from sparsetoken.numerics.solution import Solution, Status
-from sparsetoken.theory.oracle import _FIT, _JUDGE, _judge, _Measured, _StrengthSearch
+from sparsetoken.theory.oracle import _StrengthSearch
+from sparsetoken.theory.oracle_rules import FIT, JUDGE, MeasuredError, rule_for
 from sparsetoken.theory.scores import TokenSample, likelihood_ratio_scores
 from sparsetoken.theory.token_sums import NONLINEARITIES
 
@@ -246,13 +247,13 @@ def test_rare_errors_to_a_few_percent(task: Task) -> None:
 
 def test_attention_is_fitted_to_other_points_than_those_that_judge_it() -> None:
     """Both sets of points have errors of their own; the fit's would look too good."""
-    rule = _judge(Task(100, 1, 3.0), "attention", "sigmoid", None)
+    rule = rule_for(Task(100, 1, 3.0), "attention", "sigmoid", None)
     sharpness = rule.at_best(3.0, rare=False).sharpness
-    assert {stream for _, stream, _ in rule._known} == {_FIT}
+    assert {stream for _, stream, _ in rule._known} == {FIT}
     found = rule.judged(3.0, sharpness, rare=False, tolerance=1.0)
-    (size,) = {size for size, stream, _ in rule._known if stream == _JUDGE}
-    judging = rule._errors(3.0, sharpness, size, _JUDGE, False)
-    fitted = rule._errors(3.0, sharpness, rule.size, _FIT, False)
+    (size,) = {size for size, stream, _ in rule._known if stream == JUDGE}
+    judging = rule._errors(3.0, sharpness, size, JUDGE, False)
+    fitted = rule._errors(3.0, sharpness, rule.size, FIT, False)
     assert found.threshold == fitted.least()[1]
     assert found.test_error == pytest.approx(judging.error(found.threshold), rel=1e-12)
     assert judging.least()[0] < found.test_error
@@ -382,7 +383,7 @@ def test_the_points_that_err_are_counted(count: int) -> None:
     """Of equal shares: below 30 the bar holds what no point shows, 3/n of either class."""
     positive = np.zeros(8000)
     positive[np.linspace(0, 7999, count).astype(int)] = 1e-3
-    found = _Measured.of(positive.reshape(8, -1), np.zeros((8, 1000)), 0.0)
+    found = MeasuredError.of(positive.reshape(8, -1), np.zeros((8, 1000)), 0.0)
     assert (found.solution.status is Status.BEYOND_REACH) == (count < 30)
     assert (found.uncertainty >= 6 / 8000) == (count < 30)
     if count < 30:
@@ -394,7 +395,7 @@ def search_with_slope(
 ) -> _StrengthSearch:
     """Return a search whose few points give these errors."""
     search = _StrengthSearch(
-        _judge(Task(6, 1, 3.0), "bayes", "sigmoid", None), Task(6, 1, 3.0), 0.1, 1e-2
+        rule_for(Task(6, 1, 3.0), "bayes", "sigmoid", None), Task(6, 1, 3.0), 0.1, 1e-2
     )
     monkeypatch.setattr(search, "_excess", lambda strength: float(np.log(errors(strength) / 0.1)))
     return search

@@ -1,0 +1,436 @@
+"""Rules that know the signal: how each decides, and the least error that it can reach.
+
+A rule is fitted on some points of the law of the tokens and judged on others, so that its error is
+none of luck's.
+"""
+
+from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy import optimize
+from scipy.special import expit, ndtr
+
+from sparsetoken import validation
+from sparsetoken.arrays import Array
+from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.records import Record
+from sparsetoken.task import Task
+from sparsetoken.theory.largest_token import LargestTokenErrors, ThresholdErrors
+from sparsetoken.theory.replicates import replicate_error
+from sparsetoken.theory.scores import TokenSample, likelihood_ratio_scores
+from sparsetoken.theory.token_sums import NONLINEARITIES, SumError, sum_error
+from sparsetoken.validation import ParameterError
+
+__all__ = [
+    "FIT",
+    "JUDGE",
+    "ORACLES",
+    "RARE",
+    "TOLERANCE",
+    "LargestTokenRule",
+    "MeasuredError",
+    "Oracle",
+    "Rule",
+    "rule_for",
+]
+
+ORACLES = ("attention", "pooled", "vectorised", "elementwise", "bayes")
+
+# Wanted bar, as a fraction of the error.
+TOLERANCE = 0.01
+
+# Points a label and replicate, as powers of two: for the answer, more until the tolerance is met; to
+# search with, and more where the error is so near to that without a signal, or there are so many
+# informative tokens that the largest one says less.
+_SIZES = (5, 7, 9, 11)
+_SEARCH_SIZE = 6
+_LARGE_SEARCH_SIZE = 7
+_WEAK = 0.8
+_MANY = 2
+_BAYES_SIZES = (7, 9, 10, 11)
+_BAYES_BUDGET = 1.5e8
+# Where the best sharpness is looked for. The error is flat around it: this much of its logarithm
+# changes nothing.
+_SHARPNESS_GRID = np.array([0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 50.0])
+_SMALL_SHARPNESS_GRID = np.array([0.0, *np.geomspace(1e-3, 100.0, 11)])
+_LOG_SPACING = 1.2
+_LEAST_SHARPNESS = 0.1
+_LOG_ACCURACY = 0.05
+
+# Below this sharpness the mean of all tokens says more than the largest one; less so of rare errors.
+_MILD_SHARPNESS = 0.5
+_RARE_MILD_SHARPNESS = 0.2
+
+# Rules are fitted on points of one stream and judged on those of another.
+JUDGE, FIT = 2, 3
+
+# Below this error points that reach far into the tails are worth their price.
+RARE = 0.01
+# An error that fewer points than these show may have other causes, which none shows.
+_FEW = 30
+_LARGEST_SHARPNESS = 1e12
+
+
+@dataclass(frozen=True)
+class Oracle(Record):
+    """The least error of a classifier that knows the signal.
+
+    Attributes
+    ----------
+    test_error : float
+    sharpness : float or None
+        The best κ, for attention and element-wise attention.
+    threshold : float
+        The best threshold: on the score of the classifier, on the score over its standard
+        deviation for pooled and vectorised, on the log-likelihood ratio for bayes, on the log of
+        the score for element-wise exp.
+    uncertainty : float
+        Numerical error bar of the error.
+    solution : Solution
+        Its status says where the error is too rare for the points of the law; the bar is a bound
+        then.
+
+    Examples
+    --------
+    >>> from sparsetoken import Task, oracle
+    >>> found = oracle(Task(100, 1, 5.0))
+    >>> round(found.test_error, 3), found.sharpness > 1
+    (0.043, True)
+    """
+
+    test_error: float
+    sharpness: float | None
+    threshold: float
+    uncertainty: float
+    solution: Solution
+
+
+def rule_for(task: Task, classifier: str, nonlinearity: str, sharpness: float | None) -> "Rule":
+    """Return the rule of a classifier, once all of its settings are checked."""
+    validation.instance("task", task, Task)
+    validation.choice("classifier", classifier, ORACLES)
+    validation.choice("nonlinearity", nonlinearity, NONLINEARITIES)
+    if nonlinearity != "sigmoid" and classifier != "elementwise":
+        accepted = f"its default for the classifier {classifier!r}: only 'elementwise' has one"
+        raise ParameterError("nonlinearity", nonlinearity, accepted)
+    if sharpness is not None:
+        sharpness = validation.real("sharpness", sharpness, low=0, high=_LARGEST_SHARPNESS)
+        if classifier not in ("attention", "elementwise"):
+            accepted = f"None for the classifier {classifier!r}, which has no sharpness"
+            raise ParameterError("sharpness", sharpness, accepted)
+    if classifier == "attention":
+        return LargestTokenRule(task, sharpness, normalised=True)
+    if classifier == "elementwise":
+        if nonlinearity == "exp":
+            return LargestTokenRule(task, sharpness, normalised=False)
+        return _Summed(task, sharpness, nonlinearity)
+    return _Bayes(task) if classifier == "bayes" else _Linear(task)
+
+
+class Rule(ABC):
+    """A classifier that knows the signal, at any strength of it."""
+
+    sharpness: float | None = None
+
+    @abstractmethod
+    def least(
+        self, strength: float, rare: bool | None = None, tolerance: float = TOLERANCE
+    ) -> Oracle:
+        """Return the least error; with `rare` None a first look decides which points to take."""
+
+    @abstractmethod
+    def quick(self, strength: float, rare: bool) -> float:
+        """Return the least error on few points, to search with."""
+
+    def at_best(self, _strength: float, _rare: bool, _near: float | None = None) -> "Rule":
+        """Return the same rule with the sharpness fixed at the best one, if there is one."""
+        return self
+
+
+class _Linear(Rule):
+    """A threshold on a score that is N(0, 1) or N(Δ, 1), Δ = θR/√L."""
+
+    def __init__(self, task: Task) -> None:
+        self._rate = task.positive_rate
+        self._known = task.counts
+        self._length = task.length
+
+    def quick(self, strength: float, _rare: bool) -> float:
+        return self.least(strength).test_error
+
+    def least(
+        self, strength: float, _rare: bool | None = None, _tolerance: float = TOLERANCE
+    ) -> Oracle:
+        shifts, rate = strength * self._known.values / np.sqrt(self._length), self._rate
+        separation = float(shifts[-1])
+        solution = Solution(Status.CONVERGED, residual=0.0, steps=1)
+        # The logarithm of the odds over a vanishing Δ would overflow.
+        if separation < 1e-100:
+            end = np.inf if rate <= 0.5 else -np.inf
+            return Oracle(min(rate, 1 - rate), None, end, 0.0, solution)
+        if len(shifts) > 1:
+            threshold = self._threshold(shifts)
+        else:
+            threshold = separation / 2 + np.log((1 - rate) / rate) / separation
+        missed = float(self._known.probability @ ndtr(threshold - shifts))
+        error = rate * missed + (1 - rate) * ndtr(-threshold)
+        return Oracle(float(error), None, float(threshold), 0.0, solution)
+
+    def _threshold(self, shifts: Array) -> float:
+        """Return where the likelihood ratio, which rises with the score, is (1-π)/π.
+
+        Infinite where positives without informative tokens make it larger everywhere.
+        """
+        logs = np.log(self._known.probability) - 0.5 * shifts**2
+        wanted = float(np.log((1 - self._rate) / self._rate))
+
+        def excess(score: float) -> float:
+            return float(np.logaddexp.reduce(logs + shifts * score)) - wanted
+
+        low, high = -1.0, 1.0
+        while excess(high) < 0:
+            high *= 2
+        while excess(low) > 0:
+            low *= 2
+            # The score of no sequence is as low.
+            if low < -1e3:
+                return -np.inf
+        return float(optimize.brentq(excess, low, high, xtol=1e-12))
+
+
+class _Bayes(Rule):
+    """The likelihood-ratio test.
+
+    With Λ the likelihood ratio, the error ∫ min(π p₊, (1-π) p₋) is the mean of
+    2 min(πΛ, 1-π)/(1+Λ) over sequences of which half are positive, whatever π is: no term is above
+    twice the smaller rate.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._samples = _Samples(task)
+
+    def least(
+        self, strength: float, rare: bool | None = None, tolerance: float = TOLERANCE
+    ) -> Oracle:
+        if rare is None:
+            rare = self.quick(strength, False) < RARE
+        for size in _BAYES_SIZES:
+            found = self._measured(strength, rare, size)
+            if found.uncertainty <= tolerance * found.error:
+                break
+        rate = self._task.positive_rate
+        error = min(found.error, rate, 1 - rate)
+        prior = float(np.log(rate / (1 - rate)))
+        return Oracle(error, None, -prior, found.uncertainty, found.solution)
+
+    def quick(self, strength: float, rare: bool) -> float:
+        return self._measured(strength, rare, _BAYES_SIZES[0]).error
+
+    def _measured(self, strength: float, rare: bool, largest: int) -> "MeasuredError":
+        task = self._task
+        largest_number = int(task.counts.values[-1])
+        work = task.length * largest_number if largest_number > 1 else 1
+        size = int(np.clip(np.log2(_BAYES_BUDGET / (16 * work)), 5, largest))
+        scores = likelihood_ratio_scores(self._samples.of(size, JUDGE, rare), strength)
+        rate = task.positive_rate
+
+        def terms(ratio: Array, weight: Array) -> Array:
+            smaller = np.minimum(rate * expit(ratio), (1 - rate) * expit(-ratio))
+            return np.asarray(weight * smaller)
+
+        return MeasuredError.of(
+            terms(scores.positive, scores.positive_weight),
+            terms(scores.negative, scores.negative_weight),
+            0.0,
+        )
+
+
+class _WithSharpness(Rule):
+    """A rule whose sharpness is the best one on a grid and near there, or a fixed one."""
+
+    grid: Array
+
+    def __init__(self, task: Task, sharpness: float | None) -> None:
+        self._task = task
+        self.sharpness = sharpness
+        many = task.counts.mean > _MANY
+        self.size = _LARGE_SEARCH_SIZE if many else _SEARCH_SIZE
+
+    @abstractmethod
+    def rough(self, strength: float, sharpness: float, rare: bool) -> float:
+        """Return the error with the best threshold on few points."""
+
+    @abstractmethod
+    def judged(self, strength: float, sharpness: float, rare: bool, tolerance: float) -> Oracle:
+        """Return the error with its bar."""
+
+    def least(
+        self, strength: float, rare: bool | None = None, tolerance: float = TOLERANCE
+    ) -> Oracle:
+        sharpness = self._best_sharpness(strength, bool(rare))
+        if rare is None and self.rough(strength, sharpness, False) < RARE:
+            rare, sharpness = True, self._best_sharpness(strength, True, sharpness)
+        return self.judged(strength, sharpness, bool(rare), tolerance)
+
+    def quick(self, strength: float, rare: bool) -> float:
+        return self.rough(strength, self._best_sharpness(strength, rare), rare)
+
+    def at_best(self, strength: float, rare: bool, near: float | None = None) -> Self:
+        fixed = copy(self)
+        fixed.sharpness = self._best_sharpness(strength, rare, near)
+        return fixed
+
+    def _best_sharpness(self, strength: float, rare: bool, near: float | None = None) -> float:
+        """Return the κ of least error: a coarse scan unless it is near one, then a search there."""
+        if self.sharpness is not None:
+            return self.sharpness
+        grid = self.grid
+        if near is None:
+            scanned = [self.rough(strength, float(value), rare) for value in grid]
+            near = float(grid[int(np.argmin(scanned))])
+            rate = self._task.positive_rate
+            if min(scanned) > _WEAK * min(rate, 1 - rate):
+                self.size = _LARGE_SEARCH_SIZE
+        ends = np.log([_LEAST_SHARPNESS * grid[1], grid[-1]])
+        centre = float(np.clip(np.log(max(near, 1e-300)), *ends))
+
+        def error(logarithm: float) -> float:
+            return self.rough(strength, float(np.exp(logarithm)), rare)
+
+        found = optimize.minimize_scalar(
+            error,
+            bounds=np.clip([centre - _LOG_SPACING, centre + _LOG_SPACING], *ends),
+            method="bounded",
+            options={"maxiter": 10, "xatol": _LOG_ACCURACY},
+        )
+        chosen = float(np.exp(found.x))
+        return chosen if found.fun < self.rough(strength, near, rare) else near
+
+
+class LargestTokenRule(_WithSharpness):
+    """Softmax attention, or a sum of exp: errors that the largest token decides.
+
+    Sharpness and threshold are the best on points that do not judge them.
+    """
+
+    grid = _SHARPNESS_GRID
+
+    def __init__(self, task: Task, sharpness: float | None, *, normalised: bool) -> None:
+        super().__init__(task, sharpness)
+        self.normalised = normalised
+        self._known: dict[tuple[int, int, bool], LargestTokenErrors] = {}
+
+    def _errors(
+        self, strength: float, sharpness: float, size: int, stream: int, rare: bool
+    ) -> ThresholdErrors:
+        key = (size, stream, rare)
+        if key not in self._known:
+            self._known[key] = LargestTokenErrors(
+                self._task, size, stream=stream, rare=rare, normalised=self.normalised
+            )
+        known = self._known[key]
+        mild = self.normalised and sharpness < (_RARE_MILD_SHARPNESS if rare else _MILD_SHARPNESS)
+        errors = known.at(strength, sharpness, mean=mild)
+        if mild and rare:
+            # Whichever direction is not integrated may hide rare errors, never make them.
+            other = known.at(strength, sharpness, mean=False)
+            return max(errors, other, key=lambda item: item.least()[0])
+        return errors
+
+    def rough(self, strength: float, sharpness: float, rare: bool) -> float:
+        """Return the error on the points that the rule is fitted to."""
+        if sharpness == 0 and self.normalised:
+            return _Linear(self._task).least(strength).test_error
+        return self._errors(strength, sharpness, self.size, FIT, rare).least()[0]
+
+    def judged(self, strength: float, sharpness: float, rare: bool, tolerance: float) -> Oracle:
+        """Return the error on other points, more of them until the tolerance is met."""
+        rate = self._task.positive_rate
+        for size in _SIZES:
+            fitted = self._errors(strength, sharpness, max(size, self.size), FIT, rare)
+            _, threshold = fitted.least()
+            errors = self._errors(strength, sharpness, size, JUDGE, rare)
+            terms = errors.terms(threshold)
+            # How much a threshold that knows the points would gain: more than the best one gains.
+            gain = max(errors.error(threshold) - errors.least()[0], 0.0)
+            found = MeasuredError.of(*terms, gain)
+            if found.uncertainty <= tolerance * found.error:
+                break
+        # Constant guesses are rules too.
+        least = min(found.error, rate, 1 - rate)
+        return Oracle(least, sharpness, threshold, found.uncertainty, found.solution)
+
+
+class _Summed(_WithSharpness):
+    """A sum over the tokens that no single one decides: its law is exact."""
+
+    grid = _SMALL_SHARPNESS_GRID
+
+    def __init__(self, task: Task, sharpness: float | None, nonlinearity: str) -> None:
+        super().__init__(task, sharpness)
+        self._nonlinearity = nonlinearity
+
+    def _error(self, strength: float, sharpness: float, judged: bool) -> SumError:
+        task = self._task.replace(strength=strength)
+        return sum_error(task, self._nonlinearity, sharpness, judged=judged)
+
+    def rough(self, strength: float, sharpness: float, _rare: bool) -> float:
+        return self._error(strength, sharpness, judged=False).error
+
+    def judged(self, strength: float, sharpness: float, _rare: bool, _tolerance: float) -> Oracle:
+        found = self._error(strength, sharpness, judged=True)
+        solution = Solution(Status.CONVERGED, residual=0.0, steps=1)
+        if found.uncertainty > found.error:
+            detail = "the error is below the rounding of its law"
+            solution = Solution(Status.BEYOND_REACH, residual=0.0, steps=1, detail=detail)
+        return Oracle(found.error, sharpness, found.threshold, found.uncertainty, solution)
+
+
+class _Samples:
+    """Tokens drawn once for one question, by size, stream and reach."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._known: dict[tuple[int, int, bool], TokenSample] = {}
+
+    def of(self, size: int, stream: int, rare: bool) -> TokenSample:
+        key = (size, stream, rare)
+        if key not in self._known:
+            self._known[key] = TokenSample(self._task, size, stream=stream, rare=rare)
+        return self._known[key]
+
+
+@dataclass(frozen=True)
+class MeasuredError:
+    """An error as a mean over points, with its bar and what the points cannot tell."""
+
+    error: float
+    uncertainty: float
+    solution: Solution
+
+    @classmethod
+    def of(cls, positive: Array, negative: Array, gain: float) -> "MeasuredError":
+        """Sum the means over positives and negatives, terms of shape (replicates, points).
+
+        `gain` is what a rule fitted to these very points would gain.
+        """
+        replicates = positive.mean(axis=1) + negative.mean(axis=1)
+        shares = np.concatenate(
+            [positive.ravel() / positive.size, negative.ravel() / negative.size]
+        )
+        error, largest = float(shares.sum()), float(shares.max())
+        # In units of the largest share: squares of very small errors would vanish.
+        relative = shares / largest if largest > 0 else shares
+        seen = (error / largest) ** 2 / float(relative @ relative) if largest > 0 else 0.0
+        # What no point shows happens to less than about one of them, and may double their chance.
+        bar = replicate_error(replicates, largest) + error / positive.size + gain
+        status, detail = Status.CONVERGED, ""
+        if seen < _FEW:
+            # An event that none of n points shows has a probability below 3/n, at 95 %.
+            bar = max(bar, 3 * (1 / positive.size + 1 / negative.size))
+            status, detail = Status.BEYOND_REACH, f"only some {seen:.0f} points of the law err"
+        return cls(error, bar, Solution(status, residual=0.0, steps=1, detail=detail))
