@@ -317,60 +317,11 @@ def make_app(hosts: frozenset[str], *, prepare: bool = False) -> Starlette:
     clients: set[_Client] = set()
     crew, known, busy = Crew(), Known(), asyncio.Lock()
 
-    async def page(request: Request) -> Response:
-        found = _PAGE.get(request.path_params.get("name", ""))
-        if found is None:
-            return PlainTextResponse("There is no such page.", status_code=404, headers=_HEADERS)
-        return Response(page_file(found[0]), media_type=found[1], headers=_HEADERS)
-
-    async def plotly(_: Request) -> Response:
-        headers = {**_HEADERS, "Cache-Control": "max-age=3600"}
-        return Response(plotly_script(), media_type="text/javascript", headers=headers)
-
-    async def about(_: Request) -> Response:
-        presets = {
-            "presets": [vars(item) for item in PRESETS],
-            "tour": [vars(item) for item in TOUR],
-        }
-        body = {"package": __version__, **controls(), **presets}
-        return JSONResponse(body, headers=_HEADERS)
-
     async def own_data(request: Request) -> Response:
-        try:
-            content = await _limited(request)
-            async with busy:
-                # Where it takes too long, or the server ends, its process is ended.
-                asked = (owndata.compare_classifiers, content)
-                found = await in_a_process(*asked, seconds=_OWN_SECONDS)
-        except TimeoutError:
-            text = f"Stopped after {_OWN_SECONDS:.0f} s: use fewer samples, or compare() in Python."
-            return _refusal(text, 400)
-        except (ValueError, MemoryError) as error:
-            return _refusal(str(error), 400)
-        except asyncio.CancelledError:
-            return _refusal("The server has ended.", 503)
-        return JSONResponse(found, headers=_HEADERS)
+        return await _own_data(request, busy)
 
     async def socket(websocket: WebSocket) -> None:
-        await websocket.accept()
-        if len(clients) >= _MOST_CLIENTS:
-            await websocket.close(4429, "too many tabs are open")
-            return
-        client = _Client(websocket, crew, known)
-        clients.add(client)
-        warming = asyncio.create_task(crew.start())
-        try:
-            while True:
-                try:
-                    await _handle(client, _read(await websocket.receive_text()))
-                except ParameterError as error:
-                    await client.send({"kind": "error", "text": str(error)})
-        except (WebSocketDisconnect, KeyError, RuntimeError):
-            pass  # the tab is gone, or sent what is no text
-        finally:
-            clients.discard(client)
-            await client.close()
-            await warming
+        await _serve(websocket, clients, crew, known)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -385,17 +336,79 @@ def make_app(hosts: frozenset[str], *, prepare: bool = False) -> Starlette:
 
     app = Starlette(
         routes=[
-            Route("/", page),
-            Route("/plotly.js", plotly),
-            Route("/about.json", about),
+            Route("/", _page),
+            Route("/plotly.js", _plotly),
+            Route("/about.json", _about),
             Route("/own", own_data, methods=["POST"]),
-            Route("/{name}", page),
+            Route("/{name}", _page),
             WebSocketRoute("/socket", socket),
         ],
         lifespan=lifespan,
     )
     app.add_middleware(_OnlyThisMachine, hosts=hosts)
     return app
+
+
+async def _page(request: Request) -> Response:
+    found = _PAGE.get(request.path_params.get("name", ""))
+    if found is None:
+        return PlainTextResponse("There is no such page.", status_code=404, headers=_HEADERS)
+    return Response(page_file(found[0]), media_type=found[1], headers=_HEADERS)
+
+
+async def _plotly(_: Request) -> Response:
+    headers = {**_HEADERS, "Cache-Control": "max-age=3600"}
+    return Response(plotly_script(), media_type="text/javascript", headers=headers)
+
+
+async def _about(_: Request) -> Response:
+    presets = {
+        "presets": [vars(item) for item in PRESETS],
+        "tour": [vars(item) for item in TOUR],
+    }
+    body = {"package": __version__, **controls(), **presets}
+    return JSONResponse(body, headers=_HEADERS)
+
+
+async def _own_data(request: Request, busy: asyncio.Lock) -> Response:
+    """Compare classifiers on the data of a request, one at a time."""
+    try:
+        content = await _limited(request)
+        async with busy:
+            # Where it takes too long, or the server ends, its process is ended.
+            asked = (owndata.compare_classifiers, content)
+            found = await in_a_process(*asked, seconds=_OWN_SECONDS)
+    except TimeoutError:
+        text = f"Stopped after {_OWN_SECONDS:.0f} s: use fewer samples, or compare() in Python."
+        return _refusal(text, 400)
+    except (ValueError, MemoryError) as error:
+        return _refusal(str(error), 400)
+    except asyncio.CancelledError:
+        return _refusal("The server has ended.", 503)
+    return JSONResponse(found, headers=_HEADERS)
+
+
+async def _serve(websocket: WebSocket, clients: set[_Client], crew: Crew, known: Known) -> None:
+    """Answer a tab until it is gone."""
+    await websocket.accept()
+    if len(clients) >= _MOST_CLIENTS:
+        await websocket.close(4429, "too many tabs are open")
+        return
+    client = _Client(websocket, crew, known)
+    clients.add(client)
+    warming = asyncio.create_task(crew.start())
+    try:
+        while True:
+            try:
+                await _handle(client, _read(await websocket.receive_text()))
+            except ParameterError as error:
+                await client.send({"kind": "error", "text": str(error)})
+    except (WebSocketDisconnect, KeyError, RuntimeError):
+        pass  # the tab is gone, or sent what is no text
+    finally:
+        clients.discard(client)
+        await client.close()
+        await warming
 
 
 async def _limited(request: Request) -> bytes:
