@@ -27,6 +27,7 @@ __all__ = [
     "Found",
     "TrainingSearch",
     "VariedTraining",
+    "best_cosine",
     "chance_of",
     "enlarged",
     "loss_of",
@@ -503,6 +504,17 @@ def positive_rates_nearby(rate: float) -> tuple[float, float]:
     Higher by so little, if need be, that a fifth of the negatives turns positive.
     """
     return 0.8 * rate, min(1.25 * rate, 1 - 0.8 * (1 - rate))
+
+
+def best_cosine(task: Task, alpha: float) -> float:
+    """Return the largest cosine with the signal that two steps on α samples per dimension teach."""
+    first = VariedTraining(alpha, schedule="no split")
+    options = (
+        replace(first, readout_step=readout, bias_step=bias)
+        for readout in _READOUT_STEPS
+        for bias in _BIAS_STEPS
+    )
+    return max(learnt_alignment(task, one.training(task)).alignment for one in options)
 
 
 def enlarged(training: Training, multiple: float) -> Training:

@@ -8,11 +8,13 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.estimators.attention import AttentionClassifier
 from sparsetoken.estimators.comparison import Comparison, ComparisonRow, compare
 from sparsetoken.estimators.scaling import in_plain_units
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.limits import MOST_REPEATS
 from sparsetoken.numerics.memory import path_memory
+from sparsetoken.planning.best_training import best_cosine
 from sparsetoken.planning.diagnosis_figure import draw_diagnosis
 from sparsetoken.planning.learning_curve import labels_of
 from sparsetoken.planning.signal_estimate import (
@@ -24,7 +26,7 @@ from sparsetoken.planning.signal_estimate import (
 from sparsetoken.records import Record, with_error
 from sparsetoken.task import Task
 from sparsetoken.theory.floor import floor
-from sparsetoken.theory.oracle import oracle
+from sparsetoken.theory.oracle import oracle, required_strength
 from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.validation import ParameterError
 
@@ -39,9 +41,13 @@ _WEAK = 0.5
 # The squared cosine that counts as learnt, and a gap below what theory allows that counts as a miss.
 _LEARNT = 0.8
 _MISSED = 0.15
+# An error above this share of the chance error, though clearly below it, tells of little signal.
+_LITTLE = 0.8
 # Attention on more than this many times the informative tokens, beyond one, is soft.
 _SOFT = 3.0
 _FEWEST = 20
+# Among which the strength is sought that would have been seen.
+_STRENGTHS = tuple(float(f"{value:.2g}") for value in np.geomspace(0.5, 40.0, 20))
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,10 @@ def diagnose(
     own = None if attention is None else {"attention": attention}
     comparison = compare(X, labels, cv=cv, repeats=repeats, classifiers=own, random_state=seed)
     one_more()
-    signal, projections = estimate_signal(tokens, splits=splits, seed=seed, progress=one_more)
+    known = attention if isinstance(attention, AttentionClassifier) else None
+    signal, projections = estimate_signal(
+        tokens, splits=splits, seed=seed, progress=one_more, own=known
+    )
     facts = _Facts(tokens, comparison, signal)
     return Diagnosis(
         samples=len(labels),
@@ -239,7 +248,7 @@ class _Facts:
         self.length = float(tokens.lengths.mean())
         self.signal = signal
         self.comparison = comparison
-        rate = float(np.mean(tokens.labels == signal.positive))
+        self._rate = rate = float(np.mean(tokens.labels == signal.positive))
         self._ranked = comparison.measure != "error"
         self.measure = comparison.measure
         # How the text says it.
@@ -291,6 +300,25 @@ class _Facts:
         )
 
     @property
+    def useful_strength(self) -> float:
+        """Strength in one token at which attention that knows it errs half of the chance error."""
+        task = Task(max(2, round(self.length)), 1, 1.0, self._rate)
+        limit = _WEAK * min(self._rate, 1 - self._rate)
+        return required_strength(task, error=limit, tolerance=0.05).strength
+
+    @property
+    def seen_strength(self) -> float:
+        """Strength in one token from which on attention would mostly be clearly better than guessing."""
+        ratio = self.samples / self.signal.effective_dimension
+        clear = self.chance - (_CLEAR + 1) * self.best.standard_error
+        for strength in _STRENGTHS:
+            task = Task(max(2, round(self.length)), 1, strength, self._rate)
+            learnt = max(best_cosine(task, ratio), 0.0)
+            if self._least(task.replace(strength=strength * learnt), "attention") < clear:
+                return strength
+        return np.inf
+
+    @property
     def beyond_the_limit(self) -> bool:
         """Whether a classifier does clearly better than any could if the estimates were true."""
         if self.task is None or not self.clearly_below(self.best, self.limits["attention"]):
@@ -304,7 +332,7 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
     """Yield what limits attention, the main reason first; there is always one."""
     gap = f"{abs(facts.paired.difference):.3f} ± {facts.paired.standard_error:.3f}"
     pays = facts.paired.difference < -_CLEAR * facts.paired.standard_error
-    if facts.task is None:
+    if facts.task is None or not facts.clearly_below(facts.best, facts.chance):
         found = [_unseen(facts) if pays else _without_signal(facts)]
     elif facts.beyond_the_limit:
         found = [_misfit(facts)]
@@ -343,19 +371,35 @@ def _unseen(facts: _Facts) -> Finding:
 
 def _without_signal(facts: _Facts) -> Finding:
     best = facts.best
-    if facts.clearly_below(best, facts.chance):
+    shown = f"{best.name} {facts.errs} {best.error:.3f} ± {best.standard_error:.3f} (guessing {facts.chance:.3f})"
+    apart = "directions learnt on two halves have nothing in common"
+    if facts.task is not None:
+        apart = "what directions learnt on two halves have in common may be chance"
+    seen, useful = facts.seen_strength, facts.useful_strength
+    if seen > useful:
         return Finding(
-            "no sparse signal",
-            f"{best.name} {facts.errs} {best.error:.3f} ± {best.standard_error:.3f} (guessing "
-            f"{facts.chance:.3f}), but directions learnt on two halves have nothing in common",
-            f"use {best.name}; for another look transform the tokens (TokenWise)",
+            "too few samples",
+            f"{shown}, and {apart}; a signal in one token would show only from a strength of about "
+            f"{seen:.1f} on with {facts.samples:,} samples, and {useful:.1f} would be useful",
+            "collect several times as many samples before giving up",
+        )
+    if not facts.clearly_below(best, facts.chance):
+        return Finding(
+            "nothing to tell the classes apart",
+            f"no classifier is clearly better than guessing ({shown}), and {apart}; a signal in one "
+            f"token would show from a strength of about {seen:.1f} on, so that any there is is weaker",
+            "give the tokens other features (TokenWise); many more samples would show a weak signal only",
+        )
+    if best.error > _LITTLE * facts.chance:
+        return Finding(
+            "the signal is too weak",
+            f"{shown}, and {apart}: whatever there is is weak for so many samples",
+            "look for better features of a token (TokenWise), or collect several times as many samples",
         )
     return Finding(
-        "nothing to tell the classes apart",
-        f"no classifier is clearly better than guessing ({best.name} {best.error:.3f} ± "
-        f"{best.standard_error:.3f}, guessing {facts.chance:.3f}), and directions learnt on two "
-        "halves have nothing in common",
-        "collect several times as many samples, or give the tokens other features (TokenWise)",
+        "no sparse signal",
+        f"{shown}, but {apart}",
+        f"use {best.name}; for another look transform the tokens (TokenWise)",
     )
 
 
@@ -397,24 +441,40 @@ def _too_weak(facts: _Facts) -> Iterator[Finding]:
 
 def _unlearnt(facts: _Facts) -> Iterator[Finding]:
     """Yield a finding if the direction is not learnt: by want of samples, or by the learner."""
-    alignment = facts.signal.alignment or 0.0
-    if facts.task is None or alignment**2 >= _LEARNT:
+    alignment, own = facts.signal.alignment or 0.0, facts.signal.query_alignment
+    if facts.task is None:
+        return
+    seen = f"the learnt direction has a cosine of {alignment:.2f} with the signal"
+    if own is not None and alignment**2 - own**2 > _MISSED:
+        yield Finding(
+            "the query is misaligned",
+            f"with these settings it has a cosine of {own:.2f} with the signal, though the default ones "
+            f"learn {alignment:.2f} from the same {facts.samples:,} samples",
+            'let all samples teach the query (split=None), and refine="auto" improve it',
+        )
+        return
+    if alignment**2 >= _LEARNT:
         return
     ratio = facts.samples / facts.signal.effective_dimension
-    allowed = floor(facts.task, ratio, tolerance=1e-2).reachable_overlap
-    seen = f"the learnt direction has a cosine of {alignment:.2f} with the signal"
+    # Compared where it was measured: on half of the samples, of which all would teach the odds twice.
+    half = alignment**2 / (2 - alignment**2)
+    surely = max(facts.task.strength - _CLEAR * facts.signal.uncertainty["strength"], 0.0)
+    expected = best_cosine(facts.task.replace(strength=surely), ratio / 2)
     odds = alignment**2 / (1 - alignment**2)
     enough = facts.samples * _LEARNT / (1 - _LEARNT) / odds
     more = f"collect about {float(f'{enough:.2g}'):,.0f} samples, and see forecast()"
-    if allowed - alignment**2 > _MISSED:
+    if expected**2 - half > _MISSED:
         yield Finding(
             "the query is misaligned",
-            f"{seen}, though {facts.samples:,} samples in {facts.signal.effective_dimension:.0f} "
-            f"effective dimensions allow {np.sqrt(allowed):.2f}",
-            "learn_direction() finds more of it in the same samples if their noise is about normal, "
-            f"several heads may; or {more}",
+            f"half of the samples teach it a cosine of {np.sqrt(half):.2f} with the signal, though two steps on "
+            f"{facts.samples // 2:,} samples in {facts.signal.effective_dimension:.0f} effective dimensions "
+            f"of normal noise teach {expected:.2f}",
+            f"other features of a token (TokenWise) or several heads may find more of it; or {more}",
         )
         return
+    allowed = floor(facts.task, ratio, tolerance=1e-2).reachable_overlap
+    if allowed - alignment**2 > _MISSED:
+        more += f"; learn_direction() may find up to {np.sqrt(allowed):.2f} of it in these"
     yield Finding(
         "too few samples",
         f"{seen}; the best classifier that has learnt so much {facts.errs} "
@@ -448,6 +508,12 @@ def _lines(found: Diagnosis) -> Iterator[str]:
     ):
         text = "cannot say" if value is None else f"{with_error(value, bars[name])} {unit}"
         yield f"  {name.replace('_', ' '):22} {text}".rstrip()
+    if signal.strength is not None and not signal.normal:
+        yield (
+            f"  unreliable: the noise along the signal is not normal (distribution functions differ by "
+            f"{signal.distance:.2f});"
+        )
+        yield "  strength, informative tokens and limits describe normal noise: go by measured errors"
     for row in found.comparison.rows:
         text = f"{row.error:.4g} in every fold"
         if row.standard_error > 0:

@@ -24,7 +24,8 @@ def draw_diagnosis(found: "Diagnosis", projections: Projections, figure: Any = N
         left, right = figure.subplots(1, 2)
     _draw_errors(left, found)
     _draw_projections(right, projections)
-    figure.suptitle(f"{found.verdict} ({found.samples:,} samples)", fontsize=9)
+    doubt = "" if found.signal.normal else ", noise not normal: limits unreliable"
+    figure.suptitle(f"{found.verdict} ({found.samples:,} samples{doubt})", fontsize=9)
     return figure
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtr
+from sklearn.base import clone
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention import AttentionClassifier
@@ -30,6 +31,9 @@ _STARTS = ((3.0, 0.05), (1.0, 0.3))
 _BOUNDS = ((-3, 3), (-3, 3), (0.01, 50), (-14, 14))
 # In units of both classes, a coordinate that varies less than this without the signal does not vary.
 _CONSTANT = 1e-6
+# Noise whose distribution function is further than this from a normal one, beyond chance, is not normal.
+_NOT_NORMAL = 0.03
+_CHANCE_DISTANCE = 1.1
 _MOST_TOKENS = 200_000
 _SHOWN_TOKENS = 20_000
 
@@ -71,6 +75,14 @@ class SignalEstimate(Record):
         Strength along the direction that half of the samples teach, on samples not used for it.
     positive : int
         The class that carries the signal: 1 or 0.
+    distance : float
+        Largest difference between the distribution functions of the noise along the learnt direction
+        and of a normal law.
+    normal : bool
+        Whether that is no more than chance and a little. Otherwise strength and informative tokens
+        describe a mixture of normal laws that the tokens do not have.
+    query_alignment : float or None
+        Cosine with the signal of a query of the caller's own settings; None without such.
     uncertainty : dict
         Standard errors.
     """
@@ -81,6 +93,9 @@ class SignalEstimate(Record):
     alignment: float | None
     shift: float
     positive: int
+    distance: float
+    normal: bool
+    query_alignment: float | None
     uncertainty: dict[str, float]
 
 
@@ -119,16 +134,22 @@ def estimate_signal(
     splits: int,
     seed: int,
     progress: Callable[[], None] = lambda: None,
+    own: AttentionClassifier | None = None,
 ) -> tuple[SignalEstimate, Projections]:
-    """Estimate strength, informative tokens and effective dimension from random halves."""
+    """Estimate strength, informative tokens and effective dimension from random halves.
+
+    With attention of the caller's `own` settings, how far its query is aligned as well.
+    """
     rng = np.random.default_rng([seed, 3])
-    found = []
+    found, owned = [], []
     for _ in range(splits):
         order = balanced_order(tokens.labels, rng)
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         directions = []
         for half in halves:
-            directions.append(_direction(tokens, half, seed))
+            directions.append(_direction(tokens, half, AttentionClassifier(random_state=seed)))
+            if own is not None:
+                owned.append(_direction(tokens, half, clone(own)))
             progress()
         found.append((halves, directions))
     positive = _class_with_signal(tokens, found)
@@ -138,8 +159,12 @@ def estimate_signal(
     deviation = _noise_deviation(oriented)
     oriented = Tokens(tokens.values / deviation, tokens.sequence, oriented.labels)
     found = [(halves, [direction / deviation for direction in two]) for halves, two in found]
+    owned = [direction / deviation for direction in owned]
     dimension, dimension_error = _effective_dimension(oriented)
-    pairs = [_pair(oriented, halves, directions) for halves, directions in found]
+    pairs = [
+        _pair(oriented, halves, directions, owned[2 * index : 2 * index + 2])
+        for index, (halves, directions) in enumerate(found)
+    ]
     estimate = _combined(pairs, dimension, dimension_error, positive)
     halves, directions = found[0]
     return estimate, _projections(oriented, halves[1], directions[0], pairs[0].mixtures[0])
@@ -164,8 +189,8 @@ def _projections(tokens: Tokens, rows: Array, direction: Array, mixture: _Mixtur
     return Projections(scores[~positive], scores[positive], abs(mixture.shift), share)
 
 
-def _direction(tokens: Tokens, half: Array, seed: int) -> Array:
-    model = AttentionClassifier(random_state=seed).fit(tokens.lists(half), tokens.labels[half])
+def _direction(tokens: Tokens, half: Array, model: AttentionClassifier) -> Array:
+    model.fit(tokens.lists(half), tokens.labels[half])
     scaler, heads = model.model_.scaler, model.model_.problems[0].heads
     # A fit that chose pooling has no query; what it learnt is how it reads a token.
     vectors = heads.queries if np.any(heads.queries) else heads.alone(scaler)
@@ -188,22 +213,47 @@ def _class_with_signal(tokens: Tokens, found: list[tuple[tuple[Array, Array], li
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two halves: the mixture along either direction, and the directions' correlation."""
+    """Two halves: the mixture along either direction, and the directions' correlation.
+
+    `owned` is the mean correlation of the caller's own queries with the other half's direction, and
+    `distances` say how far from normal the noise is along either.
+    """
 
     mixtures: tuple[_Mixture, _Mixture]
     correlation: float
+    owned: float | None
+    distances: list[float]
+    noise_tokens: int
 
 
-def _pair(tokens: Tokens, halves: tuple[Array, Array], directions: list[Array]) -> _Pair:
-    noise = tokens.values[~tokens.labels[tokens.sequence]] @ np.array(directions).T
+def _pair(
+    tokens: Tokens, halves: tuple[Array, Array], directions: list[Array], owned: list[Array]
+) -> _Pair:
+    noise = tokens.values[~tokens.labels[tokens.sequence]] @ np.array([*directions, *owned]).T
     sign = 1.0
     mixtures = []
     for direction, other in zip(directions, halves[::-1], strict=True):
         mixtures.append(_mixture(tokens, other, direction))
         # A direction and its opposite are one; the shift says which way the signal lies.
         sign *= np.sign(mixtures[-1].shift)
-    correlation = float(np.corrcoef(noise.T)[0, 1] * sign)
-    return _Pair((mixtures[0], mixtures[1]), correlation)
+    correlations = np.corrcoef(noise.T)
+    return _Pair(
+        (mixtures[0], mixtures[1]),
+        float(correlations[0, 1] * sign),
+        float(abs(correlations[2, 1]) + abs(correlations[3, 0])) / 2 if owned else None,
+        [_distance(column) for column in noise.T[:2]],
+        len(noise),
+    )
+
+
+def _distance(noise: Array) -> float:
+    """Return the largest difference of the distribution function from a normal one (Lilliefors)."""
+    spread = noise.std()
+    if spread == 0:
+        return 0.5
+    normal = ndtr(np.sort((noise - noise.mean()) / spread))
+    steps = np.arange(len(normal) + 1) / len(normal)
+    return float(max(np.max(steps[1:] - normal), np.max(normal - steps[:-1])))
 
 
 def _combined(
@@ -216,8 +266,13 @@ def _combined(
     shift = float(np.mean(np.abs(shifts)))
     errors["shift"] = float(np.mean([mixture.shift_error for mixture in mixtures]))
     chance = (1 - max(correlation, 0.0)) / np.sqrt(dimension)
+    distance = float(np.mean([pair.distances for pair in pairs]))
+    chance_distance = _CHANCE_DISTANCE / np.sqrt(pairs[0].noise_tokens)
+    normal = bool(distance <= _NOT_NORMAL + chance_distance)
     if correlation < _SEEN * chance:
-        return SignalEstimate(None, None, dimension, None, shift, positive, errors)
+        return SignalEstimate(
+            None, None, dimension, None, shift, positive, distance, normal, None, errors
+        )
     squares = [pair.mixtures[0].shift * pair.mixtures[1].shift for pair in pairs]
     strength = float(np.sqrt(np.mean(np.abs(squares)) / correlation))
     relative = np.array(
@@ -225,15 +280,51 @@ def _combined(
     )
     shift_part = float(np.mean(np.sqrt((relative**2).sum(axis=1))))
     errors["strength"] = strength / 2 * float(np.hypot(shift_part, chance / correlation))
-    # Which tokens count as shifted is best seen where the shift is large: weighed by precision.
-    weights = np.array([1 / mixture.informative_error**2 for mixture in mixtures])
-    counts = np.array([mixture.informative for mixture in mixtures])
-    informative = float(weights @ counts / weights.sum())
-    errors["informative"] = float(np.sqrt(len(mixtures) / weights.sum()))
-    # Twice the samples double m/(1 - m) as long as the places are known as well as before.
-    alignment = float(np.sqrt(2 * correlation / (1 + correlation)))
+    informative, errors["informative"] = _pooled_estimate(
+        np.array([mixture.informative for mixture in mixtures]),
+        np.array([mixture.informative_error for mixture in mixtures]),
+    )
+    alignment = _from_all(correlation)
     errors["alignment"] = chance / (alignment * (1 + correlation) ** 2)
-    return SignalEstimate(strength, informative, dimension, alignment, shift, positive, errors)
+    own = [pair.owned for pair in pairs if pair.owned is not None]
+    # Of the two cosines in a correlation, that of the other half's direction is known.
+    query = _from_all(min(float(np.mean(own)) ** 2 / correlation, 1.0)) if own else None
+    return SignalEstimate(
+        strength,
+        informative,
+        dimension,
+        alignment,
+        shift,
+        positive,
+        distance,
+        normal,
+        query,
+        errors,
+    )
+
+
+def _from_all(squared: float) -> float:
+    """Return the cosine that all samples teach, from the squared one that half of them do.
+
+    Twice the samples double m/(1 - m) as long as the places are known as well as before.
+    """
+    return float(np.sqrt(2 * squared / (1 + squared)))
+
+
+def _pooled_estimate(values: Array, errors: Array) -> tuple[float, float]:
+    """Return the mean weighed by precision, and the error of one value.
+
+    What is best seen where the shift is large counts most there. Where values differ by more than their
+    errors allow, the variance between them is added to each (DerSimonian and Laird): one fit that ran
+    astray and is sure of itself does not decide.
+    """
+    weights = errors**-2.0
+    mean = float(weights @ values / weights.sum())
+    excess = float(weights @ (values - mean) ** 2) - (len(values) - 1)
+    between = max(excess, 0.0) / float(weights.sum() - (weights**2).sum() / weights.sum())
+    weights = 1 / (errors**2 + between)
+    mean = float(weights @ values / weights.sum())
+    return mean, float(np.sqrt(len(values) / weights.sum()))
 
 
 def _mixture(tokens: Tokens, rows: Array, direction: Array) -> _Mixture:
