@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from sparsetoken.estimators import (
     VectorisedClassifier,
     digit_bags,
     explain,
+    fitting,
     free_response_curve,
     plot_attention,
 )
@@ -82,6 +84,16 @@ def test_a_fit_that_stops_early_says_so() -> None:
     with pytest.warns(ConvergenceWarning, match="max_iter = 1 ") as caught:
         AttentionClassifier(**QUICK, max_iter=1).fit(X, y)
     assert caught[0].filename == __file__  # it points at the call
+
+
+def test_a_readout_that_stops_early_does_not_ask_for_steps_that_it_would_not_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fitting, "fit_readout", partial(fitting.fit_readout, max_steps=1))
+    X, y, _ = equal_bags()
+    with pytest.warns(ConvergenceWarning, match="raise the ridge .here 0.01.") as caught:
+        AttentionClassifier(refine=False, sharpness=2.0, ridge=0.01).fit(X, y)
+    assert "max_iter" not in str(caught[0].message)
 
 
 def test_verbose_prints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,12 +122,13 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             firsts = firsts @ scaler.whitening
         fitted = fit_heads(for_readout, for_query, scaler, recipe, settings, firsts)
         if not all(one.converged for one in fitted):
-            warnings.warn(
-                f"the fit stopped after max_iter = {self.max_iter} steps before it converged to "
-                f"tol = {self.tol}; raise max_iter, or the ridge (here {recipe.ridge:g})",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+            what = "the readout did not converge; raise the ridge"
+            if recipe.refined:
+                what = (
+                    f"the fit stopped after max_iter = {self.max_iter} steps before it converged to "
+                    f"tol = {self.tol}; raise max_iter, or the ridge"
+                )
+            warnings.warn(f"{what} (here {recipe.ridge:g})", ConvergenceWarning, stacklevel=5)
         sharpness = [sharpness_of(one.heads, labelled, scaler) for one in fitted]
         return AttentionModel(
             scaler,

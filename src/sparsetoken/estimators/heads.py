@@ -68,6 +68,11 @@ class Recipe:
     ridge: float
 
     @property
+    def refined(self) -> bool:
+        """Whether query and readout are moved together."""
+        return self.family in ("tied", "free")
+
+    @property
     def reads_extremes(self) -> bool:
         """Whether maxima and minima of the coordinates are among the features."""
         return SUMMARIES.get(self.family, (0, 1))[1] > 1
