@@ -310,6 +310,12 @@ def test_too_few_samples_for_the_split() -> None:
         AttentionClassifier(split=0.5).fit(X[few], Y[few])
 
 
+@pytest.mark.parametrize("split", [0.0, 1.0, 1.5])
+def test_a_split_is_a_part_of_the_samples(split: float) -> None:
+    with pytest.raises(ParameterError, match=rf"split = {split} .*in \(0, 1\)"):
+        AttentionClassifier(split=split).fit(X, Y)
+
+
 def test_vectorised_names_the_sample_of_another_length() -> None:
     odd = [*LIST[:30], LIST[30][:4], *LIST[31:]]
     with pytest.raises(ParameterError, match=r"length of sample 30 = 4.*expected 6"):

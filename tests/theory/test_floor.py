@@ -93,6 +93,15 @@ def test_the_hard_phase_lies_between_its_two_ends() -> None:
     assert after.free_energy > after.reachable_free_energy
 
 
+def test_the_landscape_turns_where_it_says() -> None:
+    task = Task(1000, 1, 4.0, 0.5)
+    landscape = floor_module._Landscape(task, places_law(task.length, task.informative, 9))
+    assert len(landscape.turns) == 2
+    for turn, sign in zip(landscape.turns, (1, -1), strict=True):
+        before, at, after = sign * landscape.log_ratio(turn + np.array([-1e-3, 0.0, 1e-3]))
+        assert at > max(before, after)
+
+
 def test_short_sequences_have_no_hard_phase_or_a_narrow_one() -> None:
     assert hard_phase(Task(20, 1, 4.0)) is None
     assert hard_phase(Task(100, 1, 2.0)) is None

@@ -230,6 +230,8 @@ def test_a_bias_that_the_loss_does_not_determine_is_said_to_be_free(
     assert found.test_error - found.uncertainty.test_error <= best + 1e-3
     # So does that of the training error, which is below the test error of the same readout.
     assert found.train_error - found.uncertainty.train_error <= best + 1e-3
+    # It is how far the errors differ, and no more.
+    assert found.uncertainty.train_error < 0.5
     # With a surplus of a label that is not small the bias is determined, and so is all else.
     tilted = predict(task.replace(positive_rate=0.4), training, classifier=classifier)
     assert tilted.solution.status is not Status.NOT_UNIQUE

@@ -248,7 +248,7 @@ def test_without_a_query_the_learnt_one_is_used() -> None:
         ("ridge", [1.0, 1e-4]),
     ],
 )
-@pytest.mark.parametrize("classifier", ["attention", "pooled"])
+@pytest.mark.parametrize("classifier", ["attention", "pooled", "vectorised"])
 def test_a_curve_is_its_points(over: str, values: list[float], classifier: str) -> None:
     training = Training(3.0, 1.5, query_step=8.0)
     found = curve(TASK, training, over=over, values=values, classifier=classifier, tolerance=1e-2)
