@@ -7,7 +7,7 @@ shows as the help of the option of the same name.
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, Self, TypeVar, dataclass_transform
@@ -16,7 +16,7 @@ from sparsetoken import validation
 from sparsetoken.informative import CountLaw, Counts, KeptCount, as_informative, counts
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Query", "Step", "Task", "Training", "vary"]
+__all__ = ["Query", "Step", "Task", "Training", "check_matters", "vary"]
 
 _Class = TypeVar("_Class")
 
@@ -354,3 +354,9 @@ def vary(name: str, value: Any, *settings: _Settings | None) -> tuple[Any, ...]:
     raise ParameterError(
         "over", name, "one of " + ", ".join(key for names in known for key in names)
     )
+
+
+def check_matters(over: str, fields: Sequence[str]) -> None:
+    """Raise a ParameterError if a field to vary is not among those that a result depends on."""
+    if over not in fields:
+        raise ParameterError("over", over, "a field that matters here: " + ", ".join(fields))

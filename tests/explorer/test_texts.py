@@ -39,6 +39,8 @@ LIGHT = [
     {"classifiers": ["attention", "pooled", "floor"], "ridge": 0.1, "over": "alpha", "stop": 8},
     {"classifiers": ["pooled"], "ridge": 0.01, "informative": "poisson:2"},
     {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "sharpness"},
+    {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "alpha0"},
+    {"view": "capacity", "classifiers": ["attention"], "given_query": 1, "over": "alpha0"},
     {"view": "query", "reuse": 1},
     {"view": "query", "quantity": "rate_constant", "over": "strength"},
     {"view": "strength", "classifiers": ["pooled"], "error": 0.1},
@@ -114,8 +116,11 @@ def test_the_program_of_a_phase_map_gives_its_errors_and_capacities(over: str, t
 
 
 @pytest.mark.usefixtures("small_maps")
-def test_the_program_of_a_map_with_a_given_query_gives_its_errors(tmp_path: Path, capsys) -> None:
-    values = {"view": "map", "ridge": 0.1, "given_query": 1, "over": "alignment", "start": 0.5}
+@pytest.mark.parametrize("over", ["alignment", "alpha0"])
+def test_the_program_of_a_map_with_a_given_query_gives_its_errors(
+    over: str, tmp_path: Path, capsys
+) -> None:
+    values = {"view": "map", "ridge": 0.1, "given_query": 1, "over": over, "start": 0.5}
     state = State.from_values({**values, "stop": 0.9, "second_start": 1, "logarithmic": 0})
     run_python(state, tmp_path)
     (piece,) = pieces(state, views.FINAL, none)

@@ -25,7 +25,7 @@ from sparsetoken import (
 from sparsetoken.numerics.memory import kept_results, path_memory
 from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
-from sparsetoken.theory.prediction import FIRST_SIZE, LEAST_SIZE
+from sparsetoken.theory.prediction import FIRST_SIZE, LEARNING, LEAST_SIZE
 
 TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)
 QUERY = Query(0.8, 1.0)
@@ -289,6 +289,16 @@ def test_a_curve_over_the_query_and_over_nothing_known() -> None:
     for name in ("loss", "colour"):
         with pytest.raises(ParameterError, match=f"over = '{name}'.*alpha1"):
             curve(TASK, Training(1.0, 2.0), over=name, values=[1.0])
+
+
+def test_a_curve_over_what_a_given_query_does_not_depend_on_is_refused() -> None:
+    training = Training(1.0, 2.0, ridge=0.1)
+    for name in LEARNING:
+        with pytest.raises(ParameterError, match=f"over = '{name}'.*matters here: length"):
+            curve(TASK, training, over=name, values=[1.0, 2.0], query=QUERY)
+    # Without a query there may be one of another line, which this is compared with.
+    flat = curve(TASK, training, over="alpha0", values=[1.0, 2.0], classifier="pooled")
+    assert flat[0].test_error == flat[1].test_error
 
 
 def test_a_tighter_tolerance_is_met_or_said_not_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from sparsetoken.cli.output import (
     tracked,
 )
 from sparsetoken.records import Curve, Record
-from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.task import Query, Task, Training, check_matters, vary
 from sparsetoken.validation import ParameterError
 
 __all__ = ["align", "capacity", "oracle", "predict"]
@@ -43,11 +43,7 @@ __all__ = ["align", "capacity", "oracle", "predict"]
 Described = tuple[Task | Training | Query | None, ...]
 
 _ORDER_PARAMETERS = ("along", "across", "bias", "rest", "susceptibility")
-# The fields that matter to what: a curve over another one would be flat.
 _TASK = tuple(item.name for item in fields(Task))
-_QUERY = tuple(item.name for item in fields(Query))
-_LEARNING = ("alpha0", "readout_step", "bias_step", "query_step", "inverse_temperature")
-_READOUT = ("alpha1", "ridge")
 
 _PREDICT_WORDS = """\b
 Words in the table, of the trained readout:
@@ -99,7 +95,7 @@ _NOT_IN_CURVES = (
 @json_option
 def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **options: Any) -> None:
     """Predict test error, training loss and training error after training."""
-    from sparsetoken.theory.prediction import METRICS, curve
+    from sparsetoken.theory.prediction import METRICS, curve, prediction_fields
     from sparsetoken.theory.prediction import predict as predict_once
 
     task, training, query = read_task(options), read_training(options), read_query(options)
@@ -129,7 +125,7 @@ def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **optio
     def once() -> Record:
         return _Selected(predict_once(task, training, **choices), metrics)
 
-    matter = (*_TASK, *_READOUT, *_query_fields(classifier, query))
+    matter = prediction_fields(classifier, query)
     shown = ("test_error", *(metrics or ("train_loss",)))
     _show(classifier, (task, training, query), options, once, along, shown, matter)
 
@@ -195,10 +191,11 @@ def _show_score_curve(
 def align(**options: Any) -> None:
     """Predict the query after two gradient steps: its cosine with the signal, and its size."""
     from sparsetoken.theory.alignment import align as align_once
+    from sparsetoken.theory.prediction import LEARNING
 
     settings = (read_task(options), read_training(options))
     shown = ("alignment", "readout_cosine")
-    _show_each("attention", settings, options, align_once, shown, (*_TASK, *_LEARNING))
+    _show_each("attention", settings, options, align_once, shown, (*_TASK, *LEARNING))
 
 
 @click.command(
@@ -214,25 +211,17 @@ def align(**options: Any) -> None:
 def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     """Predict how many samples per dimension a classifier can separate."""
     from sparsetoken.theory.capacity import capacity as capacity_once
+    from sparsetoken.theory.prediction import LEARNING, query_fields
 
     settings = (read_task(options), read_training(options), read_query(options))
-    fields = _query_fields(classifier, settings[2])
+    fields = query_fields(classifier, settings[2])
 
     def evaluate(task: Task, training: Training, query: Query | None) -> Record:
-        learnt = training if fields == _LEARNING else None
+        learnt = training if fields == LEARNING else None
         return capacity_once(task, learnt, classifier=classifier, query=query, tolerance=tolerance)
 
     matter = (*_TASK, *fields)
     _show_each(classifier, settings, options, evaluate, ("alpha",), matter)
-
-
-def _query_fields(classifier: str, query: Query | None) -> tuple[str, ...]:
-    """Return the fields that the query depends on."""
-    from sparsetoken.theory.laws import classifier_law
-
-    if not classifier_law(classifier).takes_query:
-        return ()
-    return _LEARNING if query is None else _QUERY
 
 
 @click.command()
@@ -335,8 +324,7 @@ def _asked_curve(
 ) -> Curve[Record]:
     """Return the curve that is asked for, once nothing can refuse it any more."""
     over = options["over"]
-    if over not in matter:
-        raise ParameterError("over", over, "a field that matters here: " + ", ".join(matter))
+    check_matters(over, matter)
     if options["plot"] is not None:
         check_picture("plot", options["plot"], force=options["force"])
     values = curve_values(over, options, read_task(dict(options)))

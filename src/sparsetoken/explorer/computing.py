@@ -24,7 +24,7 @@ from sparsetoken.records import Record, measured
 from sparsetoken.simulation.sampling import sample
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
-from sparsetoken.theory.capacity import capacity_curve
+from sparsetoken.theory.capacity import capacity, capacity_curve
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.laws import classifier_law
 from sparsetoken.theory.oracle import RequiredStrength, required_strength
@@ -354,6 +354,9 @@ def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
     learnt = source.query is None and classifier_law(source.classifier).takes_query
     varied = source.over in source.training.to_dict()
+    if varied and source.query is not None:
+        found = capacity(source.task, query=source.query, tolerance=batch.tolerance)
+        return _points(batch, [found for _ in values])
     training = source.training if learnt or varied else None
     return _points(batch, capacity_curve(source.task, training, **_asked(batch, values)))
 

@@ -22,6 +22,7 @@ from sparsetoken.explorer.views import (
 )
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.laws import classifier_law
+from sparsetoken.theory.prediction import LEARNING
 from sparsetoken.validation import ParameterError
 
 __all__ = ["as_command", "as_python", "as_study"]
@@ -130,7 +131,7 @@ def _curve_expression(line: Line) -> tuple[str, str]:
     ]
     if line.accuracy != DEFAULT:
         options.append(f"tolerance={line.accuracy.final!r}")
-    # A line without a query is flat over the fields of one.
+    # A line without a query is flat over the fields of one, and one with it over its learning.
     flat = len(set(line.asked)) == 1 and len(line.x) > 1
     over = f"over={source.over!r}, values={'[training.alpha1]' if flat else 'values'}"
     call = f"curve(task, training, {over}, {', '.join(options)})"
@@ -171,6 +172,10 @@ def _map_program(state: State) -> tuple[set[str], list[str]]:
         options = (
             f"over={state.over!r}, values=across, query={varied['query']}, tolerance={MAP.final}"
         )
+        if state.over in LEARNING:
+            options = f"query={varied['query']}, tolerance={MAP.final}"
+            call = f"predict({settings}, {options}).{state.quantity}"
+            return {"predict"}, [*body, f"print([[{call}] * len(across) for y in up])"]
         call = f"curve({settings}, {options}).column({state.quantity!r})"
         return {"curve"}, [*body, f"print([{call} for y in up])"]
     axes = f"x=({state.over!r}, across), y=({state.second!r}, up)"

@@ -19,6 +19,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.explorer.computing import ALL_SAMPLES, Batch, Point, Source, Stale, compute
 from sparsetoken.explorer.state import LIMITS, State, axis_range, samples_per_dimension
 from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.theory.prediction import LEARNING
 
 __all__ = [
     "DEFAULT",
@@ -538,11 +539,19 @@ def _learning_line(state: State, classifier: str) -> Line | None:
     if classifier == "floor":
         return _floor_line(state) if state.quantity == "test_error" else None
     line = _simple(state, "predict", classifier, state.quantity)
-    if line.source.query is None and state.over in Query.__dataclass_fields__:
-        # Without a query of its own the line is flat.
-        flat = replace(line.source, over="alpha1")
-        return replace(line, source=flat, asked=(state.training.alpha1,) * len(line.x))
-    return line
+    return _flat(line) if _is_flat(line.source) else line
+
+
+def _is_flat(source: Source) -> bool:
+    """Whether predictions vary along a query that the line has not, or that is not learnt."""
+    given = source.query is not None
+    return source.over in (LEARNING if given else Query.__dataclass_fields__)
+
+
+def _flat(line: Line) -> Line:
+    """Return a line that has one value, that of the present training."""
+    source = replace(line.source, over="alpha1")
+    return replace(line, source=source, asked=(source.training.alpha1,) * len(line.x))
 
 
 def _floor_line(state: State) -> Line:
@@ -636,11 +645,9 @@ def _map(state: State) -> list[Line]:
             if over in ("alpha0", "alpha1"):
                 at = [vary(over, value, training)[0] for value in row.x]
                 asked, over = tuple(samples_per_dimension(item) for item in at), "alpha1"
-            elif over in Query.__dataclass_fields__:
-                asked, over = (whole.alpha1,) * len(row.x), "alpha1"
             source = replace(source, training=whole, over=over)
             row = replace(row, source=source, asked=asked)
-        rows.append(row)
+        rows.append(_flat(row) if _is_flat(row.source) else row)
     if "attention" not in state.classifiers:
         return rows
     for row in _rows(state, "capacity", ("attention",), "alpha", CONTOUR):

@@ -134,8 +134,8 @@ def capacity_curve(
     values : iterable of float
         Its values, in the order in which results are returned.
     task, training, classifier, query, tolerance
-        As in `capacity`; a training whose field is `over` may be one that the capacity does not
-        depend on.
+        As in `capacity`; for a classifier without a query, a training whose field is `over` may be
+        given too, for a flat line.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def capacity_curve(
     validation.instance("task", task, Task)
     validation.instance("training", training, Training, optional=True)
     validation.instance("query", query, Query, optional=True)
-    if training is None or over not in training.to_dict():
+    if query is not None or training is None or over not in training.to_dict():
         refuse_unread(training, classifier, query)
     points, records = [], []
     for value in values:

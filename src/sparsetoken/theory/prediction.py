@@ -1,7 +1,7 @@
 """Test error, training loss and training error of a trained classifier, with error bars."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import UNCERTAINTY, Curve, Record
-from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.task import Query, Task, Training, check_matters, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import ClassifierLaw, FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import FINEST, LimitReadout, LimitState, limit_readout, misclassified
@@ -37,6 +37,9 @@ __all__ = [
     "reuses",
     "training_law",
 ]
+
+# What a query to be learnt depends on, of a training, and nothing else does.
+LEARNING = ("alpha0", "readout_step", "bias_step", "query_step", "inverse_temperature")
 
 _FAILED = tuple(status for status in Status if not status.converged)
 
@@ -288,7 +291,8 @@ def curve(
     over : str
         A numeric field of `Task` or `Training`, or of `Query` if a query is given; "at_length",
         "at_strength" and so on for a field of the task at test time, or "at_sharpness". What is
-        tested in many ways is trained once.
+        tested in many ways is trained once. With a given query, fields that only a query to be
+        learnt depends on are refused; a classifier without a query has a flat line over them.
     values : iterable of float
         Its values, in the order in which predictions are returned.
     task, training, classifier, query, at, at_sharpness, recalibrate, tolerance
@@ -312,6 +316,8 @@ def curve(
     validation.instance("training", training, Training)
     validation.instance("query", query, Query, optional=True)
     validation.instance("over", over, str)
+    if query is not None and not over.startswith(_AT):
+        check_matters(over, prediction_fields(classifier, query))
     points, predictions = [], []
     for value in values:  # one by one: they may come as the caller makes them
         points.append(value)
@@ -364,6 +370,19 @@ def chosen_query(
         raise ParameterError("query", None, "a Query, or a Training to learn it with")
     learnt = learnt_alignment(task, training)
     return learnt.query, learnt
+
+
+def prediction_fields(classifier: str, query: Query | None) -> tuple[str, ...]:
+    """Return the numeric fields of the settings that a prediction depends on."""
+    task = tuple(item.name for item in fields(Task))
+    return (*task, "alpha1", "ridge", *query_fields(classifier, query))
+
+
+def query_fields(classifier: str, query: Query | None) -> tuple[str, ...]:
+    """Return the numeric fields that the query depends on, of a training or of the given query."""
+    if not classifier_law(classifier).takes_query:
+        return ()
+    return LEARNING if query is None else tuple(item.name for item in fields(Query))
 
 
 def refuse_unread(training: Training | None, classifier: str, query: Query | None) -> None:
