@@ -1,5 +1,6 @@
 """Results as flat records, and curves that draw themselves."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from sparsetoken import (
     simulate_descent,
     strength_curve,
 )
-from sparsetoken.records import table_cells
+from sparsetoken.records import table_cells, to_frame
 
 TASK, TRAINING = Task(10, 1, 4.0), Training(4.0, 4.0)
 STEPS = [Step(2.0, 0.5, 0.5, 5.0)] * 2
@@ -68,3 +69,22 @@ def test_a_table_says_nothing_of_the_error_of_its_own_axis() -> None:
     )
     assert head == ["rate", "recall"]
     assert body == [["0.1", "0.5 ± 0.1"]]
+
+
+def test_frames_of_pandas_and_of_polars_alone_hold_every_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the first hundred rows leave out, and a fraction after whole numbers, is not lost."""
+    rows = [{"length": 1, "margin": None}] * 101 + [{"length": 1.5, "margin": 0.2, "note": "x"}]
+    lengths = np.arange(5, 7)
+    found = curve(TASK, TRAINING, over="length", values=lengths, classifier="pooled")
+    for library in ("pandas", "polars"):
+        frame = to_frame(rows)
+        assert type(frame).__module__.partition(".")[0] == library
+        assert list(frame.columns) == ["length", "margin", "note"]
+        assert [frame[name].to_list()[-1] for name in frame.columns] == [1.5, 0.2, "x"]
+        assert found.to_frame()["length"].to_list() == [5, 6]
+        assert found[0].to_frame().shape == (1, len(found[0].to_dict()))
+        monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match="pandas or polars"):
+        to_frame(rows)

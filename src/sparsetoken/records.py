@@ -277,12 +277,13 @@ def measured(row: Mapping[str, Any]) -> dict[str, tuple[Any, float | None]]:
 
 def to_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return flat records as a data frame of pandas, or of polars if only that is installed."""
-    for library in ("pandas", "polars"):
+    # Left to itself, polars takes the columns and their types from the first hundred rows.
+    for library, options in (("pandas", {}), ("polars", {"infer_schema_length": None})):
         try:
-            make: Callable[[Any], Any] = import_module(library).DataFrame
+            make: Callable[..., Any] = import_module(library).DataFrame
         except ImportError:
             continue
-        return make([dict(row) for row in rows])
+        return make([dict(row) for row in rows], **options)
     raise ImportError("a data frame needs pandas or polars: pip install pandas")
 
 
