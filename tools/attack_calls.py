@@ -100,6 +100,7 @@ def public_calls(folder):
         "simulate_joint": {"task": task, "training": training.replace(reuse=True), "dimension": 5, "trials": 1, "max_steps": 10},
         "simulate_message_passing": {"task": task, "alpha": 1.0, "dimension": 5, "trials": 1},
         "strength_curve": {"task": task, **pooled, "values": [4, 8], "error": 0.1, "tolerance": 0.1},
+        "suggest": {"task": task, "alpha": 1.0, "tolerance": 0.1},
         "train": {"query_data": (X, y), "readout_data": (X, y), "training": training},
     }  # fmt: skip
     named = [(name, getattr(st, name), arguments) for name, arguments in calls.items()]

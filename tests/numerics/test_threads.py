@@ -74,6 +74,6 @@ from sparsetoken.numerics.threads import THREADED, thread_pools
 known, kept = threadpoolctl.ThreadpoolController(), thread_pools()
 paths = [[pool.filepath for pool in found.lib_controllers] for found in (known, kept)]
 prefixes = getattr(threadpoolctl, "_ALL_PREFIXES", ())
-print(paths[0] == paths[1], all(any(part in one for part in THREADED) for one in prefixes))
+print(paths[0] == paths[1] or paths, all(any(part in one for part in THREADED) for one in prefixes))
 """
     assert answer(ASK + program) == "True True\n"
