@@ -276,6 +276,22 @@ def test_assurance_is_where_all_studies_together_put_it() -> None:
     assert _assured(lambda _: np.ones(40, dtype=bool), 0.8) == 0.25
 
 
+def test_assurance_of_few_studies_is_near_the_wanted_share() -> None:
+    """Studies reach the target with probability Φ(log m); 40 of them for each number of samples."""
+    rng = np.random.default_rng(0)
+
+    def drawn(multiple: float) -> Any:
+        return rng.random(40) < ndtr(np.log(multiple))
+
+    found = [_assured(drawn, 0.8) for _ in range(200)]
+    shares = ndtr(np.log([multiple for multiple in found if multiple is not None]))
+    assert len(shares) >= 195
+    # Its standard error is 0.002.
+    assert np.mean(shares) == pytest.approx(0.8, abs=0.01)
+    # 0.024 ± 0.001; without further studies near the share it is 0.038 ± 0.002.
+    assert np.std(shares) < 0.03
+
+
 @pytest.mark.parametrize("start", [0.01, 1.0, 300.0])
 def test_the_least_that_is_enough(start: float) -> None:
     """Of n^-0.5 at a level of 0.2: 25; evaluations are counted."""

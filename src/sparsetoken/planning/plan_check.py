@@ -19,8 +19,10 @@ __all__ = ["MOST_SIZES", "Assurance", "check_plan"]
 
 # How many times the planned number of samples are tried, or as often fewer.
 _FACTORS = (1.15, 1.4, 1.9, 2.7, 4.0)
+# Further numbers of samples, where the wanted share seems to be: studies elsewhere tell less of it.
+_NEAR = 4
 # Numbers of samples that are simulated, at the most.
-MOST_SIZES = 1 + len(_FACTORS)
+MOST_SIZES = 1 + len(_FACTORS) + _NEAR
 # One size more than needed, so that the share is enclosed in spite of its noise.
 _BEYOND = 2
 # More samples help, by so much at the least.
@@ -133,7 +135,8 @@ def _assured(reaching: Callable[[float], Array], assurance: float) -> float | No
     """Return the multiple of the planned samples at which the wanted share reaches the target.
 
     `reaching` tells which studies do with a multiple. Multiples are tried, more or fewer samples,
-    until the share is crossed, and one more; then all studies together say where it is.
+    until the share is crossed, and one more; then some where all studies together put it, which say
+    again where it is.
     """
     tried = {1.0: reaching(1.0)}
     upwards = tried[1.0].mean() < assurance
@@ -146,11 +149,18 @@ def _assured(reaching: Callable[[float], Array], assurance: float) -> float | No
             break
     if not beyond:
         return None if upwards else min(tried)
-    return float(np.clip(_probit_crossing(tried, assurance), min(tried), max(tried)))
+    for _ in range(_NEAR):
+        near = _probit_crossing(tried, assurance)
+        if near not in tried:
+            tried[near] = reaching(near)
+    return _probit_crossing(tried, assurance)
 
 
 def _probit_crossing(tried: dict[float, Array], share: float) -> float:
-    """Return the multiple m at which Φ(a + b log m) is a share, a and b by maximum likelihood."""
+    """Return the multiple m at which Φ(a + b log m) is a share, a and b by maximum likelihood.
+
+    It is not sought beyond the multiples that were tried.
+    """
     logs = np.concatenate([np.full(len(hits), np.log(m)) for m, hits in tried.items()])
     signs = np.where(np.concatenate(list(tried.values())), 1.0, -1.0)
 
@@ -159,7 +169,8 @@ def _probit_crossing(tried: dict[float, Array], share: float) -> float:
 
     bounds = ((None, None), (_LEAST_SLOPE, None))
     constant, slope = minimize(unlikely, np.array([0.0, 4.0]), bounds=bounds).x
-    return float(np.exp((ndtri(share) - constant) / slope))
+    crossing = np.exp((ndtri(share) - constant) / slope)
+    return float(np.clip(crossing, min(tried), max(tried)))
 
 
 def _disagreement(mean: float, error: float, predicted: float, dimension: int) -> str | None:
