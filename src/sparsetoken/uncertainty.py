@@ -24,9 +24,14 @@ DEVIATIONS_IN_A_BAR = 3.0
 _LARGEST = 37.0
 
 
-def standard_error(values: Sequence[float] | Array) -> float:
-    """Return s/√n, the standard error of the mean of at least two independent values."""
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
+def standard_error(values: Sequence[float] | Array, *, shared: float = 0.0) -> float:
+    """Return s √(1/n + shared), the standard error of the mean of at least two values.
+
+    Independent values have 0 in common. Of folds it is the ratio of test to training samples (Nadeau
+    and Bengio, 2003): their training samples are largely the same.
+    """
+    count = len(values)
+    return float(np.std(values, ddof=1)) / math.sqrt(count) * math.sqrt(1 + count * shared)
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:

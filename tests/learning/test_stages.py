@@ -71,6 +71,7 @@ def test_train_runs_the_stages_in_order(data: Sample) -> None:
     np.testing.assert_array_equal(model.first_weights, weights)
     assert model.first_bias == bias
     np.testing.assert_array_equal(model.query, query_step(data.X, data.y, weights, bias, how))
+    assert "array(" not in repr(model)
 
 
 @every_classifier

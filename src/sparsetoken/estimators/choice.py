@@ -32,21 +32,32 @@ from sparsetoken.losses import Loss
 
 __all__ = ["Candidate", "Wishes", "choose", "choose_ridge"]
 
+# Scores of a two-step query spread by one at sharpness 1: from a mild preference among tokens to one
+# for the largest scores alone. The middle one serves where nothing can be compared.
 SHARPNESS_GRID = (1.0, 2.0, 4.0)
+MIDDLE_SHARPNESS = 2.0
+# Features have variance 1 and losses bend by at most about 1: from a ridge that hardly counts to one
+# as strong as the data. Refined families have fewer, for each takes a descent of its own.
 LINEAR_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 REFINED_RIDGES = (1e-3, 1e-2, 1e-1)
 MIDDLE_RIDGE = 1e-2
+# Readouts of four fifths of the samples are close to those of all, and few enough to solve.
 FOLDS = 5
+# These bound the time that a comparison takes; a rare class keeps at least so many samples.
 MOST_SAMPLES = 5000
+LEAST_OF_CLASS = 50
 # The samples that the choice looks at are copied; this is the copy's largest size.
 COPY_BYTES = 2**29
 # About so many tokens are read at once: small enough for the cache with many problems.
 BLOCK_TOKENS = 4096
 # A simpler family is preferred if its loss exceeds the least by at most so many standard errors.
 SIMPLER_ERRORS = 0.5
-# Differences of a thousandth decide nothing.
+# Differences of a thousandth decide nothing; what solvers leave is a part of that.
 TOLERANCE = 1e-3
+SOLVER_PART = 0.3
+# First steps tell families apart; the fit itself takes as many as it needs.
 REFINED_STEPS = 40
+LINEAR_STEPS = 100
 # The families that read one summary alone, in the order of `SUMMARIES`.
 PARTS = ("pooled", "maxima", "minima")
 # With more samples, or features, an eigenvalue problem of their size takes longer than it saves.
@@ -82,7 +93,7 @@ class Wishes:
         """Return what to fit when the samples are too few to choose: the simplest."""
         sharpness = self.sharpness
         if self.families[0] == "two-step" and sharpness == "auto":
-            sharpness = 2.0
+            sharpness = MIDDLE_SHARPNESS
         ridge = MIDDLE_RIDGE if self.ridge == "auto" else float(self.ridge)
         return Recipe(self.families[0], sharpness, ridge)
 
@@ -125,7 +136,7 @@ def choose(
     recipe = wishes.recipe()
     if recipe is not None:
         return recipe, [], scaler
-    some = labelled.thinned(_most_samples(labelled.sequences), least_of_class=50)
+    some = labelled.thinned(_most_samples(labelled.sequences), least_of_class=LEAST_OF_CLASS)
     folds = some.folds(FOLDS)
     if folds is None:
         return wishes.fallback(), [], scaler
@@ -133,13 +144,11 @@ def choose(
     scalers = [scaler] if white is None else [scaler, white]
     validations = [_Validation(some, for_query, held, one, settings) for one in scalers]
     found = _linear_candidates(validations, wishes, wishes.families)
-    chosen = 0
-    if white is not None and "two-step" in wishes.families:
-        excess, error = held.paired(found[0]["two-step"], found[1]["two-step"])
-        if excess > WHITENING_ERRORS * error:
-            chosen = 1
-            mixed = _linear_candidates(validations[1:], wishes, ("pooled", "extremes"))[0]
-            found[1] = {**found[0], **mixed, **found[1]}
+    chosen = int(_whitening_pays(found, held))
+    if chosen:
+        # Means are whitened with the tokens; maxima and minima never are.
+        with_means = _linear_candidates(validations[1:], wishes, ("pooled", "extremes"))[0]
+        found[1] = {**found[0], **with_means, **found[1]}
     candidates = found[chosen]
     for family in wishes.families:
         if family not in candidates:
@@ -149,7 +158,17 @@ def choose(
     return _simplest_good(ordered, held), ordered, scalers[chosen]
 
 
+def _whitening_pays(found: list[dict[str, Candidate]], held: "_HeldOut") -> bool:
+    """Whether the two-step query has a far lower loss with the second scaler, if there is one."""
+    two_step = [candidates["two-step"] for candidates in found if "two-step" in candidates]
+    if len(two_step) < 2:
+        return False
+    excess, error = held.paired(two_step[0], two_step[1])
+    return excess > WHITENING_ERRORS * error
+
+
 def _most_samples(sequences: Sequences) -> int:
+    """Return how many samples the choice may look at, within the copy's size but for a hundred."""
     per_sample = 4 * sequences.dimension * float(np.mean(sequences.lengths))
     return int(min(MOST_SAMPLES, max(COPY_BYTES / per_sample, 100)))
 
@@ -297,9 +316,9 @@ class _HeldOut:
         )
         starts = np.zeros((len(objective.labels), objective.units.shape[1] + 1))
         starts[:, -1] = np.concatenate([np.repeat(self.prior, times) for times in copies])
-        tolerance = 0.3 * TOLERANCE * self.unit
+        tolerance = SOLVER_PART * TOLERANCE * self.unit
         found = minimise_together(
-            objective, starts, max_steps=100, tolerance=tolerance, progress=self.progress
+            objective, starts, max_steps=LINEAR_STEPS, tolerance=tolerance, progress=self.progress
         )
         decisions = objective.decisions(found.points)
         parts = np.split(decisions, np.cumsum(len(self.labels) * np.array(copies))[:-1])

@@ -24,6 +24,7 @@ from sparsetoken.estimators.token_evidence import draw_attention, explain
 from sparsetoken.estimators.tokenwise import TokenWise
 from sparsetoken.limits import MOST_REPEATS
 from sparsetoken.records import preformatted, to_frame
+from sparsetoken.uncertainty import standard_error
 from sparsetoken.validation import ParameterError, integer
 
 __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference", "compare"]
@@ -323,20 +324,20 @@ def compare(
     results = Parallel(n_jobs=processes)(
         delayed(_one_fold)(candidates, scorers, X, y, train, test) for train, test in folds
     )
-    inflation = float(np.mean([len(test) / len(train) for train, test in folds]))
+    shared = float(np.mean([len(test) / len(train) for train, test in folds]))
     rows = tuple(
         _row(
             name,
             np.array([fold.scores[name] for fold in results]),
             tuple(scorers),
-            inflation,
+            shared,
             results[0].coefficients[name],
         )
         for name in candidates
     )
     return Comparison(
         rows=rows,
-        differences=tuple(_paired(rows[-1], row, inflation) for row in rows[:-1]),
+        differences=tuple(_paired(rows[-1], row, shared) for row in rows[:-1]),
         scoring=tuple(scorers),
         sharpness=float(np.mean([fold.sharpness for fold in results])),
         attended_tokens=float(np.mean([fold.attended for fold in results])),
@@ -515,23 +516,19 @@ def _examples(
     ]
 
 
-def _standard_error(values: Array, inflation: float) -> float:
-    return float(np.sqrt((1 / len(values) + inflation) * np.var(values, ddof=1)))
-
-
 def _row(
-    name: str, scores: Array, names: tuple[str, ...], inflation: float, coefficients: int | None
+    name: str, scores: Array, names: tuple[str, ...], shared: float, coefficients: int | None
 ) -> ComparisonRow:
     """Return a classifier's row from its scores (folds, scorers)."""
     measures = {
-        one: (float(values.mean()), _standard_error(values, inflation))
+        one: (float(values.mean()), standard_error(values, shared=shared))
         for one, values in zip(names, scores.T, strict=True)
     }
     errors = 1 - scores[:, 0]
-    spread = _standard_error(errors, inflation)
+    spread = standard_error(errors, shared=shared)
     return ComparisonRow(name, float(errors.mean()), spread, errors, measures, coefficients)
 
 
-def _paired(attention: ComparisonRow, other: ComparisonRow, inflation: float) -> PairedDifference:
+def _paired(attention: ComparisonRow, other: ComparisonRow, shared: float) -> PairedDifference:
     gaps = attention.errors - other.errors
-    return PairedDifference(other.name, float(gaps.mean()), _standard_error(gaps, inflation))
+    return PairedDifference(other.name, float(gaps.mean()), standard_error(gaps, shared=shared))

@@ -4,7 +4,7 @@ Data are read in blocks of samples; no temporary is larger than one block, excep
 feature matrix. Sums are taken in float64 whatever the type of the data.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,8 @@ class TrainedModel:
     nonlinearity: str
     inverse_temperature: float
     readout: Readout
-    query: Array | None = None
-    first_weights: Array | None = None
+    query: Array | None = field(default=None, repr=False)
+    first_weights: Array | None = field(default=None, repr=False)
     first_bias: float | None = None
 
     @property
