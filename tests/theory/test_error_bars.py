@@ -123,7 +123,7 @@ def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(
 ) -> None:
     setting = (TASK, Training(1.0, 2.0, ridge=1e-3))
     good = predict(*setting, query=QUERY, tolerance=1e-3)
-    monkeypatch.setattr(limit, "_precision", lambda _: (1e-5, 2))
+    monkeypatch.setattr(limit, "_table_accuracy", lambda _: (1e-5, 2))
     monkeypatch.setattr(prediction, "FINEST", 1.0)
     crude = predict(*setting, query=QUERY, tolerance=1e-3)
     # Two nodes a panel leave some percent of a moment, on the same points of the law.

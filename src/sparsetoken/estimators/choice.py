@@ -196,13 +196,13 @@ def choose_ridge(
     if folds is None:
         return MIDDLE_RIDGE
     held = _HeldOut(labelled, folds, loss)
-    path = _Path.of(features, labelled.weights, LINEAR_RIDGES)
+    path = _RidgePath.of(features, labelled.weights, LINEAR_RIDGES)
     (losses,) = held.path_losses([path])
     return LINEAR_RIDGES[int(np.argmin(losses @ labelled.weights))]
 
 
 @dataclass(frozen=True)
-class _Path:
+class _RidgePath:
     """Readouts to compare: of the same features, with several ridges.
 
     Attributes
@@ -217,7 +217,7 @@ class _Path:
     ridges: tuple[float, ...]
 
     @classmethod
-    def of(cls, features: Array, weights: Array, ridges: tuple[float, ...]) -> "_Path":
+    def of(cls, features: Array, weights: Array, ridges: tuple[float, ...]) -> "_RidgePath":
         """Return the path for features (n, D) along their principal axes.
 
         Penalised readouts are the same there, and found in few steps. Axes along which samples
@@ -238,7 +238,7 @@ class _Path:
         return cls((features @ vectors[:, kept]).astype(np.float32), values[kept], ridges)
 
     @classmethod
-    def side_by_side(cls, parts: list["_Path"]) -> "_Path":
+    def side_by_side(cls, parts: list["_RidgePath"]) -> "_RidgePath":
         """Return the path of all parts' features together."""
         return cls(
             np.concatenate([part.features for part in parts], axis=1),
@@ -283,10 +283,10 @@ class _HeldOut:
         constant = np.vecdot(self.training, loss.value(self.labels * self.prior[:, None])).mean()
         self.unit = unit * min(1.0, float(constant / loss.value(np.zeros(1))[0]))
 
-    def path_losses(self, paths: list[_Path]) -> list[Array]:
+    def path_losses(self, paths: list[_RidgePath]) -> list[Array]:
         """Return held-out losses (R, n) of the readouts along each path, small ones solved together."""
         losses: list[Array] = []
-        batch: list[_Path] = []
+        batch: list[_RidgePath] = []
         for path in paths:
             batch.append(path)
             problems = len(self.labels) * sum(len(one.ridges) for one in batch)
@@ -295,7 +295,7 @@ class _HeldOut:
                 batch = batch[-1:]
         return losses + self._losses(batch)
 
-    def _losses(self, paths: list[_Path]) -> list[Array]:
+    def _losses(self, paths: list[_RidgePath]) -> list[Array]:
         if not paths:
             return []
         copies = [len(path.ridges) for path in paths]
@@ -324,7 +324,7 @@ class _HeldOut:
         parts = np.split(decisions, np.cumsum(len(self.labels) * np.array(copies))[:-1])
         return [self.losses(part, times) for part, times in zip(parts, copies, strict=True)]
 
-    def _units(self, paths: list[_Path]) -> Array:
+    def _units(self, paths: list[_RidgePath]) -> Array:
         """Return the root of the curvature at the start along each parameter: (problems, D)."""
         margins = self.labels * self.prior[:, None]
         curvatures = np.vecdot(self.training, self.loss.curvature(margins))
@@ -379,7 +379,7 @@ class _Validation:
         self.problems = Problems(sequences, held.labels, held.training, plain)
         self.settings = replace(settings, tol=max(settings.tol, TOLERANCE), heads=1, unit=held.unit)
         self._known_heads: list[Heads] | None = None
-        self._paths: dict[tuple[str, tuple[float, ...]], _Path] = {}
+        self._paths: dict[tuple[str, tuple[float, ...]], _RidgePath] = {}
 
     @cached_property
     def directions(self) -> Array:
@@ -417,16 +417,16 @@ class _Validation:
         weights = self.held.weights
         return np.asarray((features - weights @ features) / feature_units(features, weights))
 
-    def summary_path(self, family: str, ridges: tuple[float, ...]) -> _Path:
+    def summary_path(self, family: str, ridges: tuple[float, ...]) -> _RidgePath:
         """Return the readouts of a family without a query."""
         size = self.problems.sequences.dimension
         first, last = SUMMARIES[family]
         if last - first > 1 and len(self.summaries) > size:
             # The axes of each part are at hand, and nearly those of all.
-            return _Path.side_by_side([self.summary_path(one, ridges) for one in PARTS])
+            return _RidgePath.side_by_side([self.summary_path(one, ridges) for one in PARTS])
         if (family, ridges) not in self._paths:
             features = self.summaries[:, first * size : last * size]
-            self._paths[family, ridges] = _Path.of(features, self.held.weights, ridges)
+            self._paths[family, ridges] = _RidgePath.of(features, self.held.weights, ridges)
         return self._paths[family, ridges]
 
     def query_features(self, levels: tuple[float, ...]) -> Array:
@@ -438,7 +438,7 @@ class _Validation:
         features /= np.where(spread > 1e-6, spread, 1)
         return features.reshape(len(levels), len(self.problems), *features.shape[1:])
 
-    def query_paths(self, levels: tuple[float, ...]) -> list[_Path]:
+    def query_paths(self, levels: tuple[float, ...]) -> list[_RidgePath]:
         """Return the readouts of the two-step query at each sharpness, with the middle ridge.
 
         One problem's principal axes are nearly those of all, if the samples are many.
@@ -450,7 +450,7 @@ class _Validation:
             scaled = np.sqrt(self.held.weights)[:, None] * features[len(levels) // 2, 0]
             variances, axes = np.linalg.eigh(scaled.T @ scaled)
             features = features @ axes.astype(features.dtype)
-        return [_Path(one, variances, (MIDDLE_RIDGE,)) for one in features]
+        return [_RidgePath(one, variances, (MIDDLE_RIDGE,)) for one in features]
 
     def refined(self, family: str, wishes: Wishes, best: Candidate | None) -> Candidate:
         """Return the best of a refined family; as it is after its first steps if it is far behind.
@@ -512,7 +512,9 @@ def _linear_candidates(
     return found
 
 
-def _two_step_paths(validations: list[_Validation], wishes: Wishes) -> list[tuple[float, _Path]]:
+def _two_step_paths(
+    validations: list[_Validation], wishes: Wishes
+) -> list[tuple[float, _RidgePath]]:
     """Return each validation's best sharpness at the middle ridge, and the readouts there."""
     levels = SHARPNESS_GRID if wishes.sharpness == "auto" else (float(wishes.sharpness),)
     held, ridges = validations[0].held, _ridges(LINEAR_RIDGES, wishes)

@@ -247,11 +247,11 @@ def _potentials(
     coarse, fine = laws
     shapes = ({}, {}) if start is None else start.shapes
     if coarse is fine:
-        exact = Potential(fine, loss, alpha, shapes[1], *_precision(FINEST))
+        exact = Potential(fine, loss, alpha, shapes[1], *_table_accuracy(FINEST))
         return exact, exact
     return (
         Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER),
-        Potential(fine, loss, alpha, shapes[1], *_precision(tolerance)),
+        Potential(fine, loss, alpha, shapes[1], *_table_accuracy(tolerance)),
     )
 
 
@@ -288,7 +288,7 @@ def _followed(potential: Potential, ridge: float, guess: Array) -> tuple[Saddle,
     return (saddle, carried) if carried.trusted else None
 
 
-def _precision(tolerance: float) -> tuple[float, int]:
+def _table_accuracy(tolerance: float) -> tuple[float, int]:
     """Return what tables may leave of a moment, and the nodes of a panel, for a wanted accuracy.
 
     Panels of 5, 6 and 8 nodes leave some 1e-4, 1e-5 and 1e-7 of a moment in the worst case.

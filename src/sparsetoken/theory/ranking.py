@@ -786,7 +786,7 @@ def _nodes(count: int) -> Array:
 
 
 @lru_cache
-def _interpolation(count: int) -> tuple[Array, Array]:
+def _node_maps(count: int) -> tuple[Array, Array]:
     """Return matrices that take values at the nodes to values and slopes on the fine grid."""
     to_coefficients = np.linalg.inv(chebyshev.chebvander(_nodes(count), count - 1))
     grid = _fine_grid()
@@ -806,5 +806,5 @@ def _fine_weights() -> Array:
 
 def _on_fine_grid(quantiles: Array) -> tuple[Array, Array]:
     """Return values and slopes (in units of half the window) on the fine grid, (2, rows, grid)."""
-    values, slopes = _interpolation(quantiles.shape[2])
+    values, slopes = _node_maps(quantiles.shape[2])
     return quantiles @ values, quantiles @ slopes
