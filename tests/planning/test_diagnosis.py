@@ -220,6 +220,12 @@ def test_a_fit_that_ran_astray_does_not_decide() -> None:
     mean, error = _pooled_estimate(np.array([1.0, 1.1]), np.array([0.1, 0.3]))
     assert mean == pytest.approx(1.01)
     assert error == pytest.approx(np.sqrt(2 / (100 + 100 / 9)))
+    # A fit that ends where all ten tokens carry the signal is not sure of that.
+    mean, error = _pooled_estimate(
+        np.array([9.9, 8.7, 9.0, 10.0]), np.array([2.0, 1.4, 1.3, 1e-11])
+    )
+    assert mean == pytest.approx(10, abs=0.05)
+    assert 0.2 < error < 0.4
 
 
 def test_what_would_have_been_seen_tells_nothing_from_too_little() -> None:

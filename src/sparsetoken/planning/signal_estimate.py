@@ -34,6 +34,9 @@ _CONSTANT = 1e-6
 # Noise whose distribution function is further than this from a normal one, beyond chance, is not normal.
 _NOT_NORMAL = 0.03
 _CHANCE_DISTANCE = 1.1
+# Of the usual error of fits: where all tokens carry the signal, the share ends at its bound, and an error
+# of nearly 0 there means nothing.
+_LEAST_ERROR = 0.1
 _MOST_TOKENS = 200_000
 _SHOWN_TOKENS = 20_000
 
@@ -318,6 +321,7 @@ def _pooled_estimate(values: Array, errors: Array) -> tuple[float, float]:
     errors allow, the variance between them is added to each (DerSimonian and Laird): one fit that ran
     astray and is sure of itself does not decide.
     """
+    errors = np.maximum(errors, _LEAST_ERROR * np.median(errors))
     weights = errors**-2.0
     mean = float(weights @ values / weights.sum())
     excess = float(weights @ (values - mean) ** 2) - (len(values) - 1)
