@@ -85,7 +85,7 @@ def expected(state: State, name: str) -> float:
     """Return what the package gives for a number beside the plot."""
     if name == "floor":
         (found,) = floor_curve(state.task, values=[samples_per_dimension(state.training)])
-        return found.error
+        return found.test_error
     if state.view == "query":
         return align(state.task, state.training).alignment
     if state.view == "strength":
