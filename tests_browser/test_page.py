@@ -130,32 +130,30 @@ def test_axes_become_logarithmic_and_the_pointer_reads_values(tab: Tab) -> None:
             f"document.getElementById('plot')._fullLayout.{axis}.type === {kinds[not before]!r}"
         )
     tab.settle("final")
+    read = text_under_pointer(tab, "[plot.data.at(-1).x[3], plot.data.at(-1).y[3]]")
+    assert "±" in read
+    assert not tab.complaints
+
+
+def text_under_pointer(tab: Tab, point: str) -> str:
+    """Return what the plot shows at a point of its data, [x, y] in JavaScript."""
     place = tab.page.evaluate(
-        "(() => { const plot = document.getElementById('plot'), line = plot.data.at(-1);"
+        f"(() => {{ const plot = document.getElementById('plot'), [x, y] = {point};"
         " const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();"
-        " return [box.left + xaxis._offset + xaxis.d2p(line.x[3]),"
-        " box.top + yaxis._offset + yaxis.d2p(line.y[3])]; })()"
+        " return [box.left + xaxis._offset + xaxis.d2p(x),"
+        " box.top + yaxis._offset + yaxis.d2p(y)]; })()"
     )
     tab.page.mouse.move(place[0] - 3, place[1])
     tab.page.mouse.move(*place)
     tab.wait("document.querySelector('#plot .hoverlayer .hovertext') !== null")
-    assert "±" in (tab.page.locator("#plot .hoverlayer").text_content() or "")
-    assert not tab.complaints
+    return tab.page.locator("#plot .hoverlayer").text_content() or ""
 
 
 def test_the_pointer_reads_a_map_and_not_the_lines_upon_it(tab: Tab) -> None:
     tab.open("v=1&view=map")
     tab.settle("final")
-    place, value = tab.page.evaluate(
-        "(() => { const plot = document.getElementById('plot'), map = plot.data[0];"
-        " const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();"
-        " return [[box.left + xaxis._offset + xaxis.d2p(map.x[8]),"
-        " box.top + yaxis._offset + yaxis.d2p(map.y[8])], map.z[8][8]]; })()"
-    )
-    tab.page.mouse.move(place[0] - 3, place[1])
-    tab.page.mouse.move(*place)
-    tab.wait("document.querySelector('#plot .hoverlayer .hovertext') !== null")
-    read = tab.page.locator("#plot .hoverlayer").text_content() or ""
+    read = text_under_pointer(tab, "[plot.data[0].x[8], plot.data[0].y[8]]")
+    value = tab.page.evaluate("document.getElementById('plot').data[0].z[8][8]")
     assert re.search(r"pooled − attention ([\d.−]+)$", read), read
     assert float(read.split(" ")[-1].replace("−", "-")) == pytest.approx(value, rel=1e-3)
 
