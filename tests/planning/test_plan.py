@@ -439,7 +439,11 @@ def test_an_area_under_the_curve_is_a_target_too() -> None:
     found = plan(TASK, auc=0.95, dimension=80, trials=5, losses=("logistic",))
     assert found.auc == pytest.approx(0.95, abs=0.01)
     assert found.assurance is not None
-    assert found.assurance.simulated == pytest.approx(0.95, abs=0.1)
+    # The studies are those of `simulate`, also where five of 19 samples are far from the limit.
+    studies = simulate(
+        TASK, found.training, dimension=80, trials=5, check_separable=False, metrics=("auc",)
+    )
+    assert found.assurance.simulated == pytest.approx(studies.mean("auc"), rel=1e-12)
     assert "AUC if a setting is not as planned" in str(found)
     others = {one.name: one for one in found.alternatives}
     assert others["floor"].samples == 10  # fewer would do, but no plan has them
