@@ -39,6 +39,7 @@ from sparsetoken.estimators.scaling import Scaler, first_pass
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.learning.features import attention_weights, features
 from sparsetoken.learning.stages import first_step, query_step
+from sparsetoken.numerics.solution import Status
 
 PLAIN = Scaler(np.zeros(5), np.ones(5))
 POOLINGS = [Softmax(), *(Elementwise(name) for name in ("sigmoid", "tanh", "linear", "exp"))]
@@ -209,11 +210,22 @@ def test_descents_together_end_where_each_ends_alone() -> None:
     starts = np.array([[-1.2, 1.0], [2.0, -1.0], [-1.2, 1.0], [1.0, 1.0]])
     found = minimise_together(valleys, starts, max_steps=200, tolerance=1e-14)
     np.testing.assert_allclose(found.points, 1.0, atol=1e-5)
-    assert found.converged.all()
-    assert found.steps[3] == 0
+    assert all(one.status is Status.CONVERGED for one in found.solutions)
+    assert found.solutions[3].steps == 0
     cut = minimise_together(valleys, starts, max_steps=3, tolerance=1e-14)
-    assert not cut.converged[:3].any()
-    assert np.all(cut.steps[:3] == 3)
+    assert [one.status for one in cut.solutions[:3]] == 3 * [Status.STEP_LIMIT]
+    assert [one.steps for one in cut.solutions[:3]] == 3 * [3]
+    gradients = valleys(cut.points, np.arange(4))[1]
+    np.testing.assert_allclose([one.residual for one in cut.solutions], abs(gradients).max(axis=1))
+
+
+def test_a_descent_that_begins_at_no_number_is_not_converged() -> None:
+    def broken(points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values = np.where(rows == 0, np.nan, (points**2).sum(axis=1))
+        return values, 2 * points
+
+    found = minimise_together(broken, np.ones((2, 3)), max_steps=50, tolerance=1e-12)
+    assert [one.status for one in found.solutions] == [Status.DEGENERATE, Status.CONVERGED]
 
 
 @pytest.mark.parametrize("tied", [True, False])

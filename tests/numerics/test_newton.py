@@ -4,6 +4,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import newton
+from sparsetoken.numerics.solution import Status
 
 
 @dataclass
@@ -63,6 +64,7 @@ def test_says_when_there_is_no_root() -> None:
 
     result = newton(rootless, np.array([3.0]), np.array([True]), np.array([False]))
     assert not result.converged
+    assert result.solution.status in (Status.STALLED, Status.STEP_LIMIT)
 
 
 def test_a_singular_jacobian_ends_the_iteration() -> None:
@@ -70,5 +72,12 @@ def test_a_singular_jacobian_ends_the_iteration() -> None:
         return Equations(np.ones_like(x), np.zeros((2, 2)))
 
     result = newton(flat, np.array([1.0, 1.0]), ALL, NONE)
-    assert not result.converged
+    assert result.solution.status is Status.DEGENERATE
+    assert result.solution.residual == np.inf
     assert np.all(np.isfinite(result.point))
+
+
+def test_says_when_the_steps_were_too_few() -> None:
+    result = newton(banana, np.array([-1.2, 1.0]), ALL, NONE, max_steps=3)
+    assert result.solution.status is Status.STEP_LIMIT
+    assert result.solution.steps == 3

@@ -200,7 +200,8 @@ def test_the_error_of_the_margin_holds_the_residual(monkeypatch: pytest.MonkeyPa
     assert good.uncertainty.margin < 1e-9
 
     def less_sure(*arguments: Any) -> Any:
-        return replace(solved(*arguments), residual=1e-3)
+        found = solved(*arguments)
+        return replace(found, solution=replace(found.solution, residual=1e-3))
 
     monkeypatch.setattr(limit, "widest_margin", less_sure)
     rough = predict(*setting, classifier="pooled")

@@ -61,7 +61,7 @@ def test_a_curve_follows_its_path_to_where_each_point_alone_is(
 
     def solve_saddle(potential, ridge, start=None, *more):  # type: ignore[no-untyped-def]
         found = original(potential, ridge, start, *more)
-        taken.append(found.result.steps)
+        taken.append(found.result.solution.steps)
         return found
 
     monkeypatch.setattr(limit, "solve_saddle", solve_saddle)

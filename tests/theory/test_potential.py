@@ -114,7 +114,7 @@ def test_a_start_near_the_solution_saves_steps() -> None:
     nearby = Potential(LAWS["attention"], get_loss("logistic"), 2.2)
     warm = solve_saddle(nearby, 1e-4, cold.point).result
     assert warm.converged
-    assert warm.steps < cold.steps / 3
+    assert warm.solution.steps < cold.solution.steps / 3
 
 
 def test_a_bad_start_is_recovered_from() -> None:

@@ -121,7 +121,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         if firsts is not None and scaler.whitening is not None:
             firsts = firsts @ scaler.whitening
         fitted = fit_heads(for_readout, for_query, scaler, recipe, settings, firsts)
-        if not all(one.converged for one in fitted):
+        if not all(one.solution.converged for one in fitted):
             what = "the readout did not converge; raise the ridge"
             if recipe.refined:
                 what = (

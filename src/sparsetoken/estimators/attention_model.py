@@ -41,7 +41,7 @@ class AttentionModel:
     @property
     def iterations(self) -> int:
         """Largest number of steps that the optimiser took."""
-        return max(problem.iterations for problem in self.problems)
+        return max(problem.solution.steps for problem in self.problems)
 
     def decide(self, block: Block) -> Array:
         """Return the decisions, of shape (problems, samples of the block)."""

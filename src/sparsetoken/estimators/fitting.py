@@ -75,14 +75,8 @@ def _read_out(
             readout.bias,
             extremes.reshape(2, -1) if with_extremes else None,
         )
-        fitted.append(
-            FittedHeads(
-                heads,
-                readout.objective,
-                max(1, readout.solution.steps),
-                readout.solution.converged,
-            )
-        )
+        solution = replace(readout.solution, steps=max(1, readout.solution.steps))
+        fitted.append(FittedHeads(heads, readout.objective, solution))
     return fitted
 
 

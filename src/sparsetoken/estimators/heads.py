@@ -15,6 +15,7 @@ from sparsetoken.estimators.query import spreads, two_step_directions
 from sparsetoken.estimators.scaling import Scaler, smallest_deviation
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.losses import Loss
+from sparsetoken.numerics.solution import Solution
 
 __all__ = [
     "FAMILIES",
@@ -94,14 +95,12 @@ class FittedHeads:
     heads : Heads
     objective : float
         Mean loss and penalty at the solution.
-    iterations : int
-    converged : bool
+    solution : Solution
     """
 
     heads: Heads
     objective: float
-    iterations: int
-    converged: bool
+    solution: Solution
 
 
 @dataclass(frozen=True)

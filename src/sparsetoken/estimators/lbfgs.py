@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.solution import Solution, Status
 
 __all__ = ["Descents", "Objectives", "minimise_together"]
 
@@ -25,22 +26,26 @@ SMALLEST_STEP = 1e-9
 Objectives = Callable[[Array, Array], tuple[Array, Array]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Descents:
-    """Where P descents ended.
+    """Where P descents ended, and how.
 
     Attributes
     ----------
     points : array of shape (P, m)
     values : array of shape (P,)
-    steps : array of shape (P,), int
-    converged : array of shape (P,), bool
+    solutions : P of them
+        The residual is the largest entry of the gradient.
     """
 
     points: Array
     values: Array
-    steps: Array
-    converged: Array
+    solutions: list[Solution]
+
+    @property
+    def most_steps(self) -> int:
+        """The number of steps of the longest descent."""
+        return max(one.steps for one in self.solutions)
 
 
 def minimise_together(
@@ -66,12 +71,12 @@ def minimise_together(
         run.advance()
         evaluations += 1
         if progress is not None:
-            progress(evaluations, run.best.values)
-    return run.best
+            progress(evaluations, run.best_values)
+    return run.ends()
 
 
 class _Run:
-    """The state of the descents that have not ended; `best` holds all of them."""
+    """The state of the descents that have not ended, and where all of them are so far."""
 
     def __init__(
         self, objectives: Objectives, points: Array, max_steps: int, tolerance: float
@@ -79,8 +84,11 @@ class _Run:
         count, size = points.shape
         self.objectives, self.max_steps, self.tolerance = objectives, max_steps, tolerance
         values, self.gradients = objectives(points, np.arange(count))
-        flat = np.abs(self.gradients).max(axis=1) <= SMALLEST_GRADIENT
-        self.best = Descents(points.copy(), values.copy(), np.zeros(count, dtype=int), flat)
+        self.best_points, self.best_values = points.copy(), values.copy()
+        self.residuals = np.abs(self.gradients).max(axis=1)
+        self.steps = np.zeros(count, dtype=int)
+        flat = self.residuals <= SMALLEST_GRADIENT
+        self.converged = flat
         # From here on, arrays have a row for each problem that goes on; `rows` says which it is.
         self.rows = np.arange(count)
         self.active = ~flat & np.isfinite(values)
@@ -167,15 +175,26 @@ class _Run:
 
     def _finish(self, enough: Array) -> None:
         """Write down the problems' places, and end those that have converged."""
-        self.best.steps[self.rows] += enough
-        self.best.points[self.rows], self.best.values[self.rows] = self.points, self.values
-        flat = np.abs(self.gradients).max(axis=1) <= SMALLEST_GRADIENT
+        self.steps[self.rows] += enough
+        self.best_points[self.rows], self.best_values[self.rows] = self.points, self.values
+        self.residuals[self.rows] = np.abs(self.gradients).max(axis=1)
+        flat = self.residuals[self.rows] <= SMALLEST_GRADIENT
         # No step downhill is left at the precision of the numbers: this is a minimum.
         stuck = self.lengths < SMALLEST_STEP
         done = flat | stuck | (self.small >= IN_A_ROW)
-        self.best.converged[self.rows] = done
-        self.active = ~done & (self.best.steps[self.rows] < self.max_steps)
+        self.converged[self.rows] = done
+        self.active = ~done & (self.steps[self.rows] < self.max_steps)
         self._compact()
+
+    def ends(self) -> Descents:
+        """Return where all descents are, and how they got there."""
+        solutions = []
+        for residual, steps, done in zip(self.residuals, self.steps, self.converged, strict=True):
+            # What has neither converged nor taken all steps had no finite value to begin with.
+            failed = Status.STEP_LIMIT if steps >= self.max_steps else Status.DEGENERATE
+            status = Status.CONVERGED if done else failed
+            solutions.append(Solution(status, float(residual), int(steps)))
+        return Descents(self.best_points, self.best_values, solutions)
 
     def _compact(self) -> None:
         """Drop the problems that have ended."""

@@ -151,7 +151,7 @@ class Refinement:
         points = objective.pack([one for some in starts for one in some])
         tried = self.minimised(objective, points, TRIAL_STEPS, "trying starts")
         best = tried.values.reshape(-1, times).argmin(axis=1) + times * np.arange(len(starts))
-        return objective.unpack(tried.points[best], best), int(tried.steps.max())
+        return objective.unpack(tried.points[best], best), tried.most_steps
 
     def descend(
         self, heads: list[Heads], ridges: Array, *, tied: bool, max_steps: int
@@ -219,8 +219,8 @@ def refined_heads(
     for _ in range(1, settings.heads):
         heads = [one.heads for one in fitted]
         starts, steps = _with_one_more(search, for_query, heads, recipe, tied=tied)
-        fitted = descent.settled(starts, steps + fitted[0].iterations)
-    together = descent.settled(kinds, fitted[0].iterations)
+        fitted = descent.settled(starts, steps + fitted[0].solution.steps)
+    together = descent.settled(kinds, fitted[0].solution.steps)
     return [min(pair, key=lambda one: one.objective) for pair in zip(fitted, together, strict=True)]
 
 
@@ -247,7 +247,7 @@ class _Descent:
         """
         for stage in [self.search] if self.smaller is self.search else [self.smaller, self.search]:
             fitted = self._refined(stage, heads, steps)
-            heads, steps = [one.heads for one in fitted], fitted[0].iterations
+            heads, steps = [one.heads for one in fitted], fitted[0].solution.steps
         starts, values = self.without_queries
         slack = self.search.settings.tol * self.search.settings.unit * np.maximum(values, 1.0)
         above = np.array([one.objective for one in fitted]) > values + slack
@@ -261,9 +261,12 @@ class _Descent:
         objective, found = stage.descend(
             heads, np.array([self.ridge]), tied=self.tied, max_steps=stage.settings.max_iter
         )
-        ends = zip(objective.unpack(found.points), found.values, found.converged, strict=True)
-        steps += int(found.steps.max())
-        return [FittedHeads(one, float(value), steps, bool(done)) for one, value, done in ends]
+        ends = zip(objective.unpack(found.points), found.values, found.solutions, strict=True)
+        steps += found.most_steps
+        return [
+            FittedHeads(one, float(value), replace(solution, steps=steps))
+            for one, value, solution in ends
+        ]
 
     @cached_property
     def without_queries(self) -> tuple[list[Heads], Array]:

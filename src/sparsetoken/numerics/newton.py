@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.solution import Solution, Status
 
 __all__ = ["NewtonResult", "newton"]
 
@@ -28,13 +29,16 @@ E = TypeVar("E", bound=Linearised)
 
 @dataclass(frozen=True)
 class NewtonResult(Generic[E]):
-    """The last point, the function there, and how far it still is from a solution."""
+    """The last point, the function there, and how it was reached."""
 
     point: Array
     evaluation: E
-    residual: float
-    converged: bool
-    steps: int
+    solution: Solution
+
+    @property
+    def converged(self) -> bool:
+        """Whether the point solves the equations."""
+        return self.solution.converged
 
 
 # A trial point may lie where the function overflows; it is then rejected.
@@ -64,15 +68,20 @@ def newton(
     """
     point, current = start.copy(), evaluate(start)
     residual = np.inf
+
+    def ended(status: Status, steps: int) -> NewtonResult[E]:
+        return NewtonResult(point, current, Solution(status, residual, steps))
+
     for steps in range(max_steps):
         scale = np.where(positive, np.abs(point), np.maximum(np.abs(point), _typical(point)))
         solve = _solver(current.hessian, active, scale)
         correction = solve(current.gradient)
         residual = _size(correction, scale)
         if not np.isfinite(residual):
-            return NewtonResult(point, current, np.inf, converged=False, steps=steps)
+            residual = np.inf
+            return ended(Status.DEGENERATE, steps)
         if residual <= tolerance:
-            return NewtonResult(point, current, residual, converged=True, steps=steps)
+            return ended(Status.CONVERGED, steps)
         length = _largest_step(point, correction, positive)
         while True:
             candidate = point - length * correction
@@ -84,9 +93,9 @@ def newton(
             if length < 1e-6:
                 # Rounding level: no step improves on a correction that is already small.
                 small = residual <= min(1e3 * tolerance, 1e-2)
-                return NewtonResult(point, current, residual, converged=small, steps=steps)
+                return ended(Status.CONVERGED if small else Status.STALLED, steps)
         point, current = candidate, trial
-    return NewtonResult(point, current, residual, converged=False, steps=max_steps)
+    return ended(Status.STEP_LIMIT, max_steps)
 
 
 def _typical(point: Array) -> float:

@@ -1,7 +1,7 @@
 """How many samples per dimension a linear readout can separate (docs/theory.md, section 6)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -204,21 +204,21 @@ def _of_excess(law: FeatureLaw, result: NewtonResult[Excess], query: Query | Non
         alpha = law.dimension_ratio / excess.value
         # At the minimum the error of the excess is, to first order, that of the law at a fixed
         # point.
-        relative = result.residual + replicate_error(excess.replicates) / excess.value
+        relative = result.solution.residual + replicate_error(excess.replicates) / excess.value
         beyond = min(beyond, alpha / (1 + relative))
     # An excess that is all error bar is one that the points cannot tell from none.
     if excess.value < EXCESS_FLOOR or (relative > 1 and not exact):
         solution = Solution(
             Status.CONVERGED if exact else Status.BEYOND_REACH,
-            result.residual,
-            result.steps,
+            result.solution.residual,
+            result.solution.steps,
             "separable at any size in practice: the capacity is beyond 10^9"
             if exact
             else f"the capacity is beyond {beyond:.2g}",
         )
         return Capacity(np.inf, 0.0 if exact else np.inf, query, solution)
     status = Status.CONVERGED if result.converged else Status.DEGENERATE
-    solution = Solution(status, result.residual, result.steps)
+    solution = replace(result.solution, status=status)
     return Capacity(float(alpha), float(alpha * relative), query, solution)
 
 
@@ -245,13 +245,13 @@ class _Load:
         drawn = law(self.size, 0)
         result = least_excess(drawn, self._last)
         self._last = result.point
-        self.steps += result.steps
+        self.steps += result.solution.steps
         excess = result.evaluation.hinged
         # What the points of the law cannot show has a probability of a few points at most.
         floor = 1 / largest_capacity(drawn)
         value = max(excess.value, 1e-3 * floor)
         error = (replicate_error(excess.replicates) + (excess.value < floor) * floor) / value
-        return log_alpha + float(np.log(value)), error, result.residual
+        return log_alpha + float(np.log(value)), error, result.solution.residual
 
 
 def _without_split(task: Task, training: Training, classifier: str) -> Capacity:

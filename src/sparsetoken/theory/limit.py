@@ -41,6 +41,8 @@ __all__ = ["FINEST", "LimitReadout", "LimitState", "limit_readout", "misclassifi
 # How a solution that converges is to be read, and what is special about it.
 Note = tuple[Status, str]
 _ALL_WELL: Note = (Status.CONVERGED, "")
+# Of a point that is the solution as it stands.
+_AT_ONCE = Solution(Status.CONVERGED, residual=0.0, steps=1)
 
 # The tolerance from which on quadrature and tables are as accurate as they get.
 FINEST = 1e-5
@@ -283,7 +285,7 @@ def _followed(potential: Potential, ridge: float, guess: Array) -> tuple[Saddle,
     found = potential.second_order(guess, ridge)
     if not (np.all(np.isfinite(found.hessian)) and found.bend >= _STRAIGHT):
         return None
-    saddle = Saddle(NewtonResult(guess, found, 0.0, converged=True, steps=1), 0.0)
+    saddle = Saddle(NewtonResult(guess, found, _AT_ONCE), 0.0)
     carried = _carried_over(potential, ridge, saddle, most=_FOLLOWING)
     return (saddle, carried) if carried.trusted else None
 
@@ -319,11 +321,10 @@ def _any_bias(coarse: Potential, fine: Potential, ridge: float, saddle: Saddle) 
     point = np.mean([edge.point for edge in edges], axis=0)
     # Anywhere in between all other variables are the same.
     middle = stationary_point(coarse, point, ridge, 0.0, _SOLUTION, frozen=index)
-    result = replace(
-        middle,
-        converged=middle.converged and all(edge.converged for edge in edges),
-        steps=saddle.result.steps + middle.steps + sum(edge.steps for edge in edges),
-    )
+    ends = [middle.solution, *(edge.solution for edge in edges)]
+    worst = next((one for one in ends if not one.converged), middle.solution)
+    steps = saddle.result.solution.steps + sum(one.steps for one in ends)
+    result = replace(middle, solution=replace(middle.solution, status=worst.status, steps=steps))
     carried = _carried_over(fine, ridge, Saddle(result, 0.0), frozen=index)
     detail = f"any bias from {low:.3g} to {high:.3g} is as good, for the loss is straight there"
     state = LimitState("any bias", result.point)
@@ -365,7 +366,7 @@ def _straight_saddle(potential: Potential, ridge: float) -> Saddle | None:
     allowed[len(law.noisy)] = alpha * _SURPLUS
     if not (found.bend < _STRAIGHT and np.all(np.abs(found.gradient) < allowed)):
         return None
-    return Saddle(NewtonResult(point, found, 0.0, converged=True, steps=1), 0.0)
+    return Saddle(NewtonResult(point, found, _AT_ONCE), 0.0)
 
 
 def _tilted_solution(
@@ -401,7 +402,9 @@ def _tilted_solution(
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if pull(middle) < 0 else (low, middle)
-    return replace(straight, point=at_bias(high), converged=high < _FARTHEST_BIAS)
+    status = Status.CONVERGED if high < _FARTHEST_BIAS else Status.NO_MINIMUM
+    moved = replace(straight.solution, status=status)
+    return replace(straight, point=at_bias(high), solution=moved)
 
 
 def _refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
@@ -488,7 +491,8 @@ def _carried_over(
     """
     rough = saddle.result
     inverse = _inverse(rough.evaluation.hessian, frozen)
-    point, residual, trusted = rough.point, min(rough.residual, 1.0), rough.converged
+    point, trusted = rough.point, rough.converged
+    residual = min(rough.solution.residual, 1.0)
     if offset is not None and np.all(np.abs(offset[POSITIVE]) <= _LARGEST_OFFSET * point[POSITIVE]):
         point = point + offset
     before = np.inf
@@ -573,7 +577,7 @@ def _trained(
         ),
         train_error_range=abs(sharp - train_error),
         state=state,
-        solution=_solution(carried.trusted, note, carried.residual, saddle.result.steps),
+        solution=_solution(carried.trusted, note, carried.residual, saddle.result.solution.steps),
     )
 
 
@@ -619,14 +623,14 @@ def _maximum_margin(
         weights=weights,
         susceptibility=np.inf,
         replicate_weights=_fresh_weights(law, points),
-        weights_error=np.abs(result.residual * weights),
+        weights_error=np.abs(result.solution.residual * weights),
         train_loss=loss.infimum,
         train_error=0.0,
         replicate_train_loss=zeros,
         replicate_train_error=zeros,
         train_loss_error=0.0,
         state=LimitState("margin", point),
-        solution=_solution(result.converged, note, result.residual, result.steps),
+        solution=_solution(result.converged, note, result.solution.residual, result.solution.steps),
         margin=float(penalised @ point[:-1] ** 2) ** -0.5,
         replicate_margins=(points[:, :-1] ** 2 @ penalised) ** -0.5,
     )
@@ -662,7 +666,7 @@ def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
         replicate_train_error=zeros,
         train_loss_error=0.0,
         state=LimitState("interpolation", weights),
-        solution=Solution(Status.CONVERGED, residual=0.0, steps=1),
+        solution=_AT_ONCE,
     )
 
 

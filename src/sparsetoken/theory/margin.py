@@ -19,6 +19,7 @@ from scipy.special import ndtr
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.numerics.quadrature import normal_density
+from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.theory.laws import FeatureLaw
 
 __all__ = ["EXCESS_FLOOR", "Excess", "Hinged", "largest_capacity", "least_excess", "widest_margin"]
@@ -198,7 +199,7 @@ def _least_excess(law: FeatureLaw) -> NewtonResult[Excess]:
             break
     at_end = Excess.evaluate(law, point[:-1])
     if at_end.hinged.value < EXCESS_FLOOR:
-        return NewtonResult(point[:-1], at_end, 0.0, converged=True, steps=steps)
+        return NewtonResult(point[:-1], at_end, Solution(Status.CONVERGED, 0.0, steps))
     return _stationary_excess(law, point[:-1])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import NewtonResult, newton
+from sparsetoken.numerics.solution import Status
 from sparsetoken.theory.potential import POSITIVE, Potential, SecondOrder
 
 __all__ = ["Saddle", "solve_saddle", "stationary_point"]
@@ -154,8 +155,10 @@ class _Walk:
     def end(self) -> Saddle:
         """Return where the path ended, converged if that is where it was to lead."""
         there = self.ridge == self.target and self.kept == 0 and self.smoothing < _MOST_SMOOTHING
-        result = replace(self.result, converged=self.result.converged and there)
-        return Saddle(result, self.smoothing)
+        if there or not self.result.converged:
+            return Saddle(self.result, self.smoothing)
+        short = replace(self.result.solution, status=Status.DEGENERATE)
+        return Saddle(replace(self.result, solution=short), self.smoothing)
 
     def _solve(
         self,
@@ -208,13 +211,13 @@ def _lower(
     Below the floor the target is tried at once; if that fails, a hundred times lower, three times.
     Above it a smaller factor is tried. Returns the last solution and the value it is for.
     """
-    steps, tries = result.steps, _JUMPS
+    steps, tries = result.solution.steps, _JUMPS
     while current > target and result.converged:
         lower = max(current / factor, target)
         jumps = lower < floor
         following = target if jumps else lower
         trial = solve(result.point, following, following == target)
-        steps += trial.steps
+        steps += trial.solution.steps
         if trial.converged:
             current, result = following, trial
             factor = min(factor**_GROWTH, _LARGEST_FACTOR)
@@ -224,7 +227,7 @@ def _lower(
             factor = (current / following) ** _RETREAT
         else:
             break
-    return replace(result, steps=steps), current
+    return replace(result, solution=replace(result.solution, steps=steps)), current
 
 
 def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float) -> Array:
