@@ -88,6 +88,7 @@ def test_groups_scoring_and_jobs() -> None:
     X, y, _ = equal_bags(count=90)
     groups = np.arange(90) // 3
     search = GridSearchCV(QUICK["attention"], {"ridge": [0.01, 0.1]}, cv=2)
+    mean = FunctionTransformer(np.mean, kw_args={"axis": 1})  # processes cannot import this file
     options: dict[str, Any] = {
         "cv": 3,
         "repeats": 1,
@@ -96,7 +97,7 @@ def test_groups_scoring_and_jobs() -> None:
         "classifiers": {
             "attention": search,
             "kernel mean": None,
-            "logistic": make_pipeline(FunctionTransformer(_mean), LogisticRegression()),
+            "logistic": make_pipeline(mean, LogisticRegression()),
         },
     }
     one, two = compare(X, y, **options), compare(X, y, **options, n_jobs=2)
@@ -105,10 +106,6 @@ def test_groups_scoring_and_jobs() -> None:
     assert [row.error for row in one.rows] == [row.error for row in two.rows]
     for train, test in comparison._folds(3, 2, X, y, groups, 0):
         assert not set(groups[train]) & set(groups[test])
-
-
-def _mean(X: np.ndarray) -> np.ndarray:
-    return X.mean(axis=1)
 
 
 def test_fewer_coefficients_are_simpler() -> None:

@@ -49,9 +49,11 @@ def test_the_plan_meets_its_target_and_less_does_not() -> None:
     assert found.training is not None
     assert found.samples == total_samples(found.training, 80)
     precise = predict(TASK, found.training)
-    assert precise.test_error == pytest.approx(found.error, abs=2 * found.uncertainty["test_error"])
-    assert found.error <= 0.05
-    assert found.error == pytest.approx(0.05, rel=0.02)
+    assert precise.test_error == pytest.approx(
+        found.test_error, abs=2 * found.uncertainty["test_error"]
+    )
+    assert found.test_error <= 0.05
+    assert found.test_error == pytest.approx(0.05, rel=0.02)
     assert predict(TASK, enlarged(found.training, 0.97)).test_error > 0.05
 
 
@@ -62,13 +64,13 @@ def test_no_other_setting_nearby_does_better() -> None:
     """
     found = planned()
     assert found.training is not None
-    assert found.error is not None
+    assert found.test_error is not None
     for ridge in (0.1, 0.4, 1.0):
         for step in (0.6, 1.0, 1.6):
             other = found.training.replace(
                 ridge=found.training.ridge * ridge, query_step=found.training.query_step * step
             )
-            assert predict(TASK, other, tolerance=1e-3).test_error > 0.95 * found.error
+            assert predict(TASK, other, tolerance=1e-3).test_error > 0.95 * found.test_error
 
 
 def test_a_sharpness_is_what_the_candidate_says() -> None:
@@ -172,7 +174,7 @@ def test_the_fewest_samples_are_told_with_what_they_reach() -> None:
     rivals = {one.name: one for one in found.alternatives}
     assert {one.samples for one in rivals.values()} == {10}
     assert rivals["floor"].value == pytest.approx(floor(task, 10 / 37).test_error, rel=0.1)
-    assert (found.error or 1) > (rivals["floor"].value or 0)
+    assert (found.test_error or 1) > (rivals["floor"].value or 0)
     needed = [one for one in found.sensitivity if one.setting == "strength"]
     assert (needed[0].samples_low, needed[0].samples_high) == (10, 10)
 
@@ -323,8 +325,8 @@ def test_a_budget_is_used_up() -> None:
     found = plan(RARE, samples=600, dimension=50, trials=0, losses=("logistic",))
     assert found.samples == 600
     assert found.target is None
-    assert found.error is not None
-    assert found.error < 0.1
+    assert found.test_error is not None
+    assert found.test_error < 0.1
     assert {one.samples for one in found.alternatives} == {600}
 
 
@@ -396,7 +398,7 @@ def test_a_search_leaves_the_plateau_where_all_err_like_chance() -> None:
 @pytest.mark.slow
 def test_a_hopeless_budget_is_called_so() -> None:
     rare = plan(Task(45, 1, 1.2, 0.01), samples=500, dimension=90, trials=0, losses=("logistic",))
-    assert rare.error == pytest.approx(0.01, rel=1e-3)
+    assert rare.test_error == pytest.approx(0.01, rel=1e-3)
     assert any("So few samples teach nothing" in text for text in rare.warnings)
     assert not any("use that" in text for text in rare.warnings)
 

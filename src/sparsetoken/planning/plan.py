@@ -69,7 +69,7 @@ class Plan(Record):
         All samples, or None if the target cannot be reached.
     training : Training or None
         Split, sharpness (by the query step), rates, ridge and loss.
-    error : float or None
+    test_error : float or None
         Predicted test error with that training.
     auc : float or None
         Predicted area under the ROC curve, where theory gives it.
@@ -95,7 +95,7 @@ class Plan(Record):
     target: float | None
     samples: int | None
     training: Training | None
-    error: float | None
+    test_error: float | None
     auc: float | None
     uncertainty: dict[str, float]
     limit: float
@@ -119,7 +119,7 @@ class Plan(Record):
             "metric": self.metric,
             "target": self.target,
             "samples": self.samples,
-            "test_error": self.error,
+            "test_error": self.test_error,
             "test_error_uncertainty": self.uncertainty.get("test_error"),
             "auc": self.auc,
             "limit": self.limit,
@@ -214,25 +214,17 @@ def plan(
     --------
     >>> from sparsetoken import Task, plan
     >>> found = plan(Task(10, 1, 5.0), dimension=50, samples=400, trials=0)
-    >>> found.samples, found.error < 0.1, found.assurance is None
+    >>> found.samples, found.test_error < 0.1, found.assurance is None
     (400, True, True)
     """
     validation.instance("task", task, Task)
     dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
-    assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
-    trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
-    if trials == 1:
-        raise ParameterError("trials", trials, "0, or at least 2 to see how studies differ")
-    workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
-    seed = validation.integer("seed", seed, low=0)
+    trials, seed, workers = _checked_studies(trials, seed, workers)
     metric, goal = _goal(task, error, auc, samples)
+    assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     if samples is not None and assurance != _ASSURANCE:
         raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
-    validation.instance("losses", losses, tuple)
-    for loss in losses:
-        get_loss(loss)
-    if not losses:
-        raise ParameterError("losses", losses, "at least one loss")
+    _check_losses(losses)
     count = _Count(progress, MOST_PREDICTIONS + MOST_SIZES * trials)
     search = PlanSearch(
         task=task,
@@ -244,15 +236,14 @@ def plan(
         limit=least_loss(task, metric),
     )
     searched, alternatives, predictions = search.all(workers, count.more)
-    target = error if metric == "error" else auc
     nothing = Plan(
         task=task,
         dimension=dimension,
         metric=metric,
-        target=target,
+        target=error if metric == "error" else auc,
         samples=None,
         training=None,
-        error=None,
+        test_error=None,
         auc=None,
         uncertainty={},
         limit=loss_of(metric, search.limit),
@@ -273,6 +264,23 @@ def plan(
         drafted = replace(drafted, assurance=checked)
     exhausted = searched is not None and searched.exhausted
     return replace(drafted, warnings=tuple(_warnings(drafted, exhausted)))
+
+
+def _checked_studies(trials: int, seed: int, workers: int) -> tuple[int, int, int]:
+    """Return what simulated studies are asked for, if it is possible."""
+    trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
+    if trials == 1:
+        raise ParameterError("trials", trials, "0, or at least 2 to see how studies differ")
+    workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
+    return trials, validation.integer("seed", seed, low=0), workers
+
+
+def _check_losses(losses: tuple[str, ...]) -> None:
+    validation.instance("losses", losses, tuple)
+    for loss in losses:
+        get_loss(loss)
+    if not losses:
+        raise ParameterError("losses", losses, "at least one loss")
 
 
 def _drafted(
@@ -299,7 +307,7 @@ def _drafted(
         nothing,
         samples=total_samples(training, search.dimension),
         training=training,
-        error=prediction.test_error,
+        test_error=prediction.test_error,
         auc=prediction.auc,
         uncertainty={"test_error": prediction.uncertainty.test_error},
         widths=searched.widths,
@@ -309,7 +317,7 @@ def _drafted(
 
 
 def _value(found: Plan) -> float:
-    value = found.error if found.metric == "error" else found.auc
+    value = found.test_error if found.metric == "error" else found.auc
     assert value is not None
     return value
 
@@ -422,7 +430,7 @@ def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
         else f"{first:,} for the query and {second:,} for the readout"
     )
     yield f"For {aim}: {found.samples:,} samples, {shared}"
-    error = with_error(found.error, found.uncertainty["test_error"])
+    error = with_error(found.test_error, found.uncertainty["test_error"])
     area = "" if found.auc is None else f", AUC {found.auc:.4f}"
     yield f"  predicted error {error}{area} (best found; {found.predictions} predictions in all)"
     steps = (

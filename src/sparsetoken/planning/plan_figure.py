@@ -97,7 +97,7 @@ def _best_linear(found: "Plan", name: str, samples: Array) -> list[float]:
 
 
 def _mark(axes: Any, found: "Plan") -> None:
-    value = found.error if found.metric == "error" else found.auc
+    value = found.test_error if found.metric == "error" else found.auc
     samples = float(found.samples or 0)
     axes.plot(samples, value, "D", color=COLOURS["vermilion"], zorder=4, label="plan")
     checked = found.assurance

@@ -233,7 +233,8 @@ def predict(
     classifier : str
         "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
     query : Query, optional
-        A given query instead of the one that `align` predicts; for attention.
+        A given query instead of the one that `align` predicts; for attention. What only a query to
+        be learnt reads of the training (alpha0, the rates, reuse) then plays no part.
     at : Task, optional
         Test on this task instead: sequences of another length, sparsity, strength or rate.
         The direction of the signal stays the same.

@@ -90,7 +90,7 @@ def shift(
         The field of the task at test time that varies.
     values : iterable of float
     query : Query, optional
-        A given query instead of the learnt one.
+        A given query instead of the learnt one, as for `predict`.
     sharpness : sequence of float
         Sharpnesses of the softmax to try beside the trained and the best one; infinity for a hard
         maximum.
