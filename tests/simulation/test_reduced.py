@@ -54,6 +54,7 @@ def test_the_triangular_factor_has_the_gram_matrix_of_a_gaussian_matrix():
     ("task", "dimension", "reuse"),
     [
         (TASK, 2, False),
+        (Task(6, 2, 1.5, positive_rate=0.9), 2, False),
         (TASK, 3, False),
         (TASK, 4, False),
         (TASK, 3, True),
@@ -65,11 +66,13 @@ def test_queries_have_the_law_of_the_stages_done_on_drawn_tokens(task, dimension
     """Do stages 1 to 3 on arrays (draws, n, L, d), for 4,000 draws of either kind.
 
     One degree of a chi more or less changes every law at these dimensions by far more than the
-    distance of 0.05 that the test notices; 24 comparisons share a level of 1e-3. Where nearly all
+    distance of 0.05 that the test notices; 28 comparisons share a level of 1e-3. Where nearly all
     are positive, what tokens share along the signal and along the readout decides the spread of
-    the query along the signal.
+    the query along the signal. In two dimensions there is nothing outside the plane of signal and
+    readout: 20,000 draws, which notice 0.022, see whether the noise in it is orthogonal to the readout.
     """
-    draws, count, steps = 4000, 6, {"readout_step": 2.0, "bias_step": 1.0, "query_step": 3.0}
+    draws = 20_000 if dimension == 2 else 4000
+    count, steps = 6, {"readout_step": 2.0, "bias_step": 1.0, "query_step": 3.0}
     training = Training(count / dimension, 1.0, loss="logistic", **steps)
     rng = np.random.default_rng(7)
     found = [
@@ -100,7 +103,7 @@ def test_queries_have_the_law_of_the_stages_done_on_drawn_tokens(task, dimension
             state.alignment * state.norm if name == "along the signal" else getattr(state, name)
             for state in found
         ]
-        assert ks_2samp(drawn, expected).pvalue > 1e-3 / 24, name
+        assert ks_2samp(drawn, expected).pvalue > 1e-3 / 28, name
 
 
 def test_single_precision_features():
