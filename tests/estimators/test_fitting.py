@@ -719,6 +719,7 @@ def test_heads_begin_at_kinds_of_tokens_of_either_class() -> None:
     labels, axis = 2.0 * y - 1, np.eye(1, 5)
     ours = heads_of_kinds(Heads(axis, axis, 0.0), small_refinement(labels), 0)
     theirs = heads_of_kinds(Heads(axis, -axis, 0.0), small_refinement(-labels), 0)
+    assert len(ours.queries) == 2
     np.testing.assert_allclose(ours.queries, theirs.queries)
     np.testing.assert_allclose(ours.weights, -theirs.weights)
     assert ours.bias == pytest.approx(-theirs.bias)

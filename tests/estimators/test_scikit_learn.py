@@ -25,6 +25,7 @@ from sparsetoken.estimators import (
     TokenWise,
     VectorisedClassifier,
     mask_tokens,
+    sequences,
 )
 
 EVERY = [
@@ -123,6 +124,15 @@ def test_tokenwise_keeps_form_and_equals_the_transformer_on_rows() -> None:
     np.testing.assert_allclose(masked.data[mask], expected)
     also = TokenWise(PCA(3)).fit(array, mask=mask).transform(array, mask=mask)
     np.testing.assert_allclose(also.data[mask], expected)
+
+
+def test_tokenwise_transforms_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    bags = make_bags()
+    lifted = TokenWise(PCA(3)).fit(bags.X)
+    at_once = np.concatenate(lifted.transform(bags.X))
+    monkeypatch.setattr(sequences, "BLOCK_BYTES", 500)
+    assert len(list(sequences.as_sequences(bags.X).blocks())) > 5
+    np.testing.assert_allclose(np.concatenate(lifted.transform(bags.X)), at_once)
 
 
 def test_tokenwise_fits_on_a_sample_of_the_tokens() -> None:
