@@ -153,6 +153,7 @@ def test_every_room_has_its_rule() -> None:
     [
         ("from sparsetoken import AttentionClassifier", "matplotlib"),
         ("from sparsetoken import predict", "matplotlib"),
+        ("from sparsetoken import diagnose, forecast, phase_map, plan", "matplotlib"),
         ("from sparsetoken import predict", "sklearn"),
         ("from sparsetoken import simulate", "scipy.stats"),
         ("import sparsetoken.cli", "numpy"),

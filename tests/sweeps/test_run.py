@@ -1,5 +1,6 @@
 """The engine with real processes and cheap functions."""
 
+import functools
 import os
 import sqlite3
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
@@ -122,7 +123,6 @@ def test_cells_that_differ_in_what_theory_ignores_share_one_call(
         calls.append(settings)
         return {"value": settings["slope"]}
 
-    theory.ignores = ("dimension",)  # type: ignore[attr-defined]
     grid = [{"slope": slope, "dimension": d} for slope in (1, 2) for d in (10, 20)]
     with ThreadPoolExecutor(1) as executor:
         run_cells(
@@ -131,6 +131,7 @@ def test_cells_that_differ_in_what_theory_ignores_share_one_call(
             function=functions.nothing,
             trials=0,
             theory=theory,
+            theory_ignores=("dimension",),
             executor=executor,
         )
     assert [call["slope"] for call in calls] == [1, 2]
@@ -368,3 +369,12 @@ def test_an_interruption_while_saving_keeps_what_has_finished(
             cells(), tmp_path / "a", function=functions.noisy, trials=5, executor=Breaking(99)
         )
     assert len(results(tmp_path / "a")) >= 1
+
+
+@pytest.mark.parametrize("bad", [functools.partial(functions.noisy), 3, None])
+def test_what_workers_cannot_import_is_refused_before_a_store_is_made(
+    tmp_path: Path, bad: Any
+) -> None:
+    with pytest.raises(ParameterError, match=r"function = .* expected a function of a module"):
+        run_cells(cells(), tmp_path / "a", function=bad, trials=1)
+    assert not (tmp_path / "a").exists()

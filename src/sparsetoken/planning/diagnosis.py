@@ -15,7 +15,6 @@ from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.limits import MOST_REPEATS
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.best_training import best_cosine
-from sparsetoken.planning.diagnosis_figure import draw_diagnosis
 from sparsetoken.planning.learning_curve import labels_of
 from sparsetoken.planning.signal_estimate import (
     Projections,
@@ -138,6 +137,8 @@ class Diagnosis(Record):
         -------
         matplotlib Figure
         """
+        from sparsetoken.planning.diagnosis_figure import draw_diagnosis
+
         return draw_diagnosis(self, self._projections, figure)
 
 

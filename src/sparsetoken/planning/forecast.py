@@ -12,7 +12,6 @@ from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
 from sparsetoken.planning.curve_families import families
 from sparsetoken.planning.curve_posterior import CurvePosterior, fit_curves, weighted_quantile
-from sparsetoken.planning.forecast_figure import draw_forecast
 from sparsetoken.planning.learning_curve import (
     FOLDS,
     LearningCurve,
@@ -225,6 +224,8 @@ class Forecast(Record):
         -------
         matplotlib Axes
         """
+        from sparsetoken.planning.forecast_figure import draw_forecast
+
         return draw_forecast(self, self._posterior, axes)
 
 

@@ -15,7 +15,6 @@ from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.parallel import finished
-from sparsetoken.planning.phase_figure import draw_phase_map
 from sparsetoken.records import preformatted, share_text, to_frame
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.capacity import capacity
@@ -174,6 +173,8 @@ class PhaseMap:
         -------
         matplotlib Figure
         """
+        from sparsetoken.planning.phase_figure import draw_phase_map
+
         return draw_phase_map(self, level, figure)
 
 

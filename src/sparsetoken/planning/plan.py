@@ -18,7 +18,6 @@ from sparsetoken.planning.best_training import (
     total_samples,
 )
 from sparsetoken.planning.plan_check import MOST_SIZES, Assurance, check_plan
-from sparsetoken.planning.plan_figure import draw_plan
 from sparsetoken.planning.plan_search import (
     LINEAR,
     MOST_SEARCHED,
@@ -158,6 +157,8 @@ class Plan(Record):
         matplotlib Axes
         """
         self._training()
+        from sparsetoken.planning.plan_figure import draw_plan
+
         return draw_plan(self, axes)
 
 

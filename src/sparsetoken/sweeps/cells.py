@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["Cell", "predict_cell", "read_cell", "simulate_trial"]
+__all__ = ["THEORY_IGNORES", "Cell", "predict_cell", "read_cell", "simulate_trial"]
+
+# Theory is about infinite dimension: it is the same whatever the simulation is made with.
+THEORY_IGNORES = ("dimension", "sampler", "seed")
 
 # Of a trial's record: what is not a result, and is kept by the store itself.
 _NOT_RESULTS = ("trial", "seconds")
@@ -106,7 +109,3 @@ def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
     found = {**prediction.to_dict(), **prediction.metrics(*_metrics(settings))}
     found.pop("at_sharpness", None)  # a setting, not a result
     return found
-
-
-# Theory is about infinite dimension: it is the same whatever the simulation is made with.
-predict_cell.ignores = ("dimension", "sampler", "seed")  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparsetoken import validation
 from sparsetoken.limits import MOST_RETRIES, MOST_TRIALS, MOST_WORKERS
-from sparsetoken.sweeps.cells import predict_cell, simulate_trial
+from sparsetoken.sweeps.cells import THEORY_IGNORES, predict_cell, simulate_trial
 from sparsetoken.sweeps.cluster import dask_backend
 from sparsetoken.sweeps.engine import Backend, Call, Engine
 from sparsetoken.sweeps.errors import StudyError
@@ -101,6 +101,7 @@ def run_sweep(
         function=simulate_trial,
         trials=study.trials,
         theory=_theory(study),
+        theory_ignores=THEORY_IGNORES,
         imports=study.imports,
         workers=workers,
         dask=dask,
@@ -127,6 +128,7 @@ def run_cells(
     function: Callable[[dict[str, Any], int], Settings],
     trials: int,
     theory: Callable[[dict[str, Any]], Settings] | None = None,
+    theory_ignores: Sequence[str] = (),
     imports: Sequence[str] = (),
     workers: int = 1,
     dask: str | None = None,
@@ -151,8 +153,9 @@ def run_cells(
         Trials of each cell. It may be changed when a sweep is resumed; those beyond a smaller
         number stay in the store and are not shown.
     theory : callable, optional
-        Takes the settings and returns results that are stored once a cell. If it has an attribute
-        `ignores`, a tuple of names of settings, cells that differ in these alone share one call.
+        Takes the settings and returns results that are stored once a cell.
+    theory_ignores : sequence of str
+        Settings that theory does not read: cells that differ in these alone share one call.
     imports : sequence of str
         Modules that worker processes import first, for what they register.
     workers : int
@@ -211,7 +214,7 @@ def run_cells(
     _check_cells(cells, trials)
     known_as = fingerprint(cells, function, theory, imports)
     with StoreWriter(store, known_as, cells, trials) as writer:
-        sharing = share(cells, getattr(theory, "ignores", ()))
+        sharing = share(cells, theory_ignores)
         with _backend(workers, dask, executor) as backend:
             tracker = _Tracker(writer, sharing, progress, backend.note)
             missing = _missing(writer, len(cells), theory, sharing, trials, retry_failed)
