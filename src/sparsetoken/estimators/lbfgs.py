@@ -14,11 +14,13 @@ from sparsetoken.numerics.solution import Solution, Status
 
 __all__ = ["Descents", "Objectives", "minimise_together"]
 
+# Steps that are remembered, as many as by default in SciPy.
 MEMORY = 10
 # A step is accepted if it lowers the value by this share of what the slope promises.
 SUFFICIENT = 1e-4
 # Small decreases in a row after which a problem has converged: one alone may be a poor step.
 IN_A_ROW = 2
+# Losses and features are of the order of 1: such a gradient, or such a step, changes no digit shown.
 SMALLEST_GRADIENT = 1e-6
 SMALLEST_STEP = 1e-9
 

@@ -16,6 +16,7 @@ from sparsetoken.learning.features import NONLINEARITIES
 
 __all__ = ["Elementwise", "Pooling", "Softmax", "segment_sums"]
 
+# e^30 outweighs any number of tokens, and its square does not overflow in single precision.
 EXPONENT_CAP = 30.0
 
 

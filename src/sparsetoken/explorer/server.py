@@ -41,8 +41,10 @@ _PAGE = {
     "plots.js": ("plots.js", "text/javascript"),
     "controls.js": ("controls.js", "text/javascript"),
 }
+# A message holds a state, some 1000 letters. Pages are for one person: more of them are a mistake.
 _MOST_MESSAGE = 8000
 _MOST_CLIENTS = 16
+# How long a view, and a comparison on one's own data, may take: nobody waits longer at a page.
 _SECONDS = 60.0
 _OWN_SECONDS = 300.0
 # What is on its way may be shown for so long after a newer request has come, and a picture that

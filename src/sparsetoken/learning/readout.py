@@ -27,7 +27,9 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["Readout", "fit_readout"]
 
+# Far below what any quantity of a trained readout shows, and above what sums of 10^6 samples round to.
 GRADIENT_TOLERANCE = 1e-8
+# Normal equations square the condition: below this ratio of pivots half of the digits are lost.
 SMALLEST_PIVOT = 1e-10
 
 

@@ -23,10 +23,15 @@ from sparsetoken.numerics.solution import Solution, Status
 
 __all__ = ["Minimum", "NewtonSystem", "minimise_smooth"]
 
+# A factor of some steps ago needs a handful of conjugate gradients; where this many are not enough, a
+# new one is cheaper.
 CONJUGATE_STEPS = 16
+# A readout that has grown beyond this has no finite minimum to go to.
 LARGEST_NORM = 1e9
+# Pairs that limited-memory BFGS remembers, and steps over which its progress is watched.
 MEMORY = 20
 WATCHED = 20
+# In fewer dimensions a Newton step costs as little as one of limited-memory BFGS.
 SMALLEST_DIMENSION = 100
 
 

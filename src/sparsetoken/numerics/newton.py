@@ -26,6 +26,13 @@ class Linearised(Protocol):
 
 E = TypeVar("E", bound=Linearised)
 
+# A damped step has to gain this share of what a full one would; one below the shortest gains nothing but
+# rounding, which is a solution if the correction is within this factor of the tolerance.
+_GAIN = 0.25
+_SHORTEST = 1e-6
+_NEARLY = 1e3
+_LARGEST_ROUNDING = 1e-2
+
 
 @dataclass(frozen=True)
 class NewtonResult(Generic[E]):
@@ -87,12 +94,12 @@ def newton(
             candidate = point - length * correction
             trial = evaluate(candidate)
             following = _size(solve(trial.gradient), scale)
-            if following <= (1 - 0.25 * length) * residual:
+            if following <= (1 - _GAIN * length) * residual:
                 break
             length *= 0.5
-            if length < 1e-6:
+            if length < _SHORTEST:
                 # Rounding level: no step improves on a correction that is already small.
-                small = residual <= min(1e3 * tolerance, 1e-2)
+                small = residual <= min(_NEARLY * tolerance, _LARGEST_ROUNDING)
                 return ended(Status.CONVERGED if small else Status.STALLED, steps)
         point, current = candidate, trial
     return ended(Status.STEP_LIMIT, max_steps)

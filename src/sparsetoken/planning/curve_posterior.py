@@ -12,6 +12,8 @@ from sparsetoken.planning.learning_curve import LearningCurve
 
 __all__ = ["CurvePosterior", "fit_curves", "weighted_quantile"]
 
+# Curves that stand for all that fit, and how often each is moved at a temperature: twice as many of
+# either move the ends of a band by a few percent of its width.
 _PARTICLES = 1500
 _MOVES = 5
 

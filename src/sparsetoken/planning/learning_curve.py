@@ -27,6 +27,8 @@ __all__ = [
     "rows_of",
 ]
 
+# A curve is measured at so many sizes, from the largest training set of so many folds down to a 64th
+# of it, where classes allow; less than a factor of four shows no shape.
 FOLDS = 5
 _SIZES = 7
 _WIDEST = 64

@@ -34,10 +34,15 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["AttentionGeometry", "Geometry", "PooledGeometry", "VectorisedGeometry"]
 
+# The test error of one trial is a mean over the law of a sequence: that many shifted point sets, whose
+# spread is its error, with so many numbers in all, and no more points than a trial's own noise needs.
 REPLICATES = 8
 LAW_ENTRIES = 2**20
 MOST_POINTS = 2**10
+# Later tokens of a sequence are plain random numbers: Sobol points of more dimensions are no better.
 SOBOL_TOKENS = 128
+# Sets of informative places of the vectorised classifier: all of them, or so many at random, whose mean
+# over parts has a standard error.
 MOST_SUBSETS = 20_000
 SUBSET_REPLICATES = 10
 BOTH_LABELS = np.array([[True], [False]])

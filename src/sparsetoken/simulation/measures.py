@@ -17,9 +17,13 @@ __all__ = ["METRICS", "ScorePoints"]
 
 METRICS = ("auc", "average_precision", "balanced_error", "attended_mass", "hit_rate")
 
+# Spreads and rates of 0 are divided by as if they were this.
 _TINY = 1e-290
+# Positives meet negatives in all pairs if these are few, else in so many random pairings.
 _PAIRINGS = 8
 _FEW_PAIRS = 4096
+# Thresholds of a precision-recall curve, at quantiles of so many scores and what lies up to six
+# spreads beside them.
 _THRESHOLDS = 129
 _PLACED_POINTS = 2048
 _OFFSETS = np.linspace(-6, 6, 13)

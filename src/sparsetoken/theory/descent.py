@@ -37,6 +37,8 @@ __all__ = ["AMPLIFIED", "DescentState", "descend", "glance"]
 # From this growth of small deviations on, trials of usual dimensions part from the limit.
 AMPLIFIED = 5.0
 
+# Points of the law, as powers of two: where to begin and end, for small deviations, and for an answer
+# without a bar. Nodes of the quadrature for the answer, and for what it is compared with.
 _FIRST_SIZE = 8
 _LAST_SIZE = 13
 _COARSE_SIZE = 7

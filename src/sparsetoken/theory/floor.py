@@ -36,11 +36,14 @@ __all__ = [
     "learnable_overlaps",
 ]
 
+# Points of the law of several places, as powers of two: where to begin and where to end.
 _FIRST_SIZE = 7
 _LAST_SIZE = 12
 # Scores of all replicates that are held at once, for R > 1.
 _MOST_SCORES = 2**22
+# Where fixed points are looked for: two that are closer than a cell of this grid have all but merged.
 _GRID = 320
+# An error of e is tried as a change of it by at most this share, since e is positive.
 _LARGEST_SHIFT = 0.9
 # First wanted accuracy of an error, as a fraction of it.
 _ROUGH = 0.03

@@ -28,10 +28,12 @@ __all__ = ["FreeResponse", "Localisation", "hit_rate", "localise"]
 # Points a replicate for the attended mass, as a power of two.
 _SIZE = 12
 
+# A hit rate is one integral of a smooth function: panels and their nodes, which leave its rounding.
 _PANELS = 24
 _ORDER = 12
-_CURVE_POINTS = 61
 _ROUNDING = 1e-12
+# Twenty for each factor of ten of false alarms.
+_CURVE_POINTS = 61
 
 
 @dataclass(frozen=True)

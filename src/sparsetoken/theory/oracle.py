@@ -36,6 +36,7 @@ __all__ = [
 # Wanted bar, as a fraction of the strength.
 _STRENGTH_TOLERANCE = 2e-3
 
+# Errors below this drown in the rounding of probabilities; strengths end where those of a task do.
 _LEAST_ERROR = 1e-15
 _LARGEST_STRENGTH = 1e6
 
