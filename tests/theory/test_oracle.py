@@ -121,6 +121,27 @@ def test_elementwise_attention_against_drawn_tokens(nonlinearity: str, length: i
     assert min(others) > found.test_error - 0.0144 - found.uncertainty
 
 
+@pytest.mark.parametrize("sharpness", [1.0, 4.0, 12.0])
+@pytest.mark.parametrize("length", [10, 100])
+def test_sharp_exponential_weights_against_drawn_tokens(length: int, sharpness: float) -> None:
+    task = Task(length, 1, 4.0, 0.3)
+    found = oracle(task, classifier="elementwise", nonlinearity="exp", sharpness=sharpness)
+    ranked = []
+    for x in draw(task, 20_000, seed=5):
+        size, sign = logsumexp(sharpness * x, b=x / length, axis=1, return_sign=True)
+        ranked.append(np.where(sign > 0, size, -np.inf))
+    # Two samples of 20,000 give a standard error of at most 0.0021: z < 4.
+    plain = empirical_error(*ranked, task.positive_rate, found.threshold)
+    assert plain == pytest.approx(found.test_error, abs=0.0084 + found.uncertainty)
+    others = [
+        empirical_error(*ranked, task.positive_rate, float(value))
+        for value in np.quantile(ranked[1], np.linspace(0.5, 0.99, 50))
+    ]
+    assert min(others) > found.test_error - 0.0084 - found.uncertainty
+    best = oracle(task, classifier="elementwise", nonlinearity="exp")
+    assert best.test_error <= found.test_error + best.uncertainty + found.uncertainty
+
+
 @pytest.mark.parametrize(
     ("task", "accuracy"),
     [(Task(2, 1, 3.0), 1e-3), (Task(10, 1, 14.0, 0.3), 0.05), (Task(10**4, 3, 12.0), 3e-4), (Task(10**8, 1, 215.0), 3e-4)],

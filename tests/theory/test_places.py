@@ -141,3 +141,14 @@ def test_tilted_weights_expect_about_as_many_ones_as_there_are(count: int) -> No
 @pytest.mark.parametrize("length", [2, 30, 1000, 10**4])
 def test_places_are_taken_as_known_where_no_digit_is_left_of_doubt(length: int) -> None:
     assert 1 - exact_overlap(length, PlacesLaw(length, 1).known)[0] < 1e-13
+
+
+@pytest.mark.parametrize("informative", [1, 3])
+def test_the_size_of_a_law_is_that_of_all_its_panels(informative: int) -> None:
+    law = PlacesLaw(12, informative)
+    expected = law.nbytes
+    law.potential(np.array([law.known]))
+    held = [array for panel in law._panels for array in (panel.overlap, panel.integral)]
+    assert sum(array.nbytes for array in [*held, *law._integrals]) == pytest.approx(
+        expected, rel=0.1
+    )
