@@ -38,7 +38,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from sparsetoken import Query, Step, Task, Training, align, capacity, descend, floor, predict
 from sparsetoken.numerics.solution import Status
-from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR, z_scores
+from sparsetoken.uncertainty import error_of_difference, z_scores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -303,7 +303,7 @@ def compare(values: dict[int, Array], theory: float, bar: float) -> Score:
     spent = sum(squares[d] ** 2 / (len(values[d]) - 1) for d in values)
     freedom = total**2 / spent if spent > 0 else math.inf
     z = float(z_scores(limit - theory, math.sqrt(total), freedom=freedom, bar=bar))
-    size, scale = abs(theory), math.hypot(math.sqrt(total), bar / DEVIATIONS_IN_A_BAR)
+    size, scale = abs(theory), float(error_of_difference(math.sqrt(total), bar))
     return Score(z, scale / size if size > 0 else math.inf)
 
 

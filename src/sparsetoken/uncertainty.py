@@ -2,7 +2,7 @@
 
 A mean over trials has a standard error. A theory value has a bar, the estimated numerical error,
 made to cover the truth with a probability of about 98 %: three standard deviations of a mean of few
-replicates. `z_scores` is the one place where the two meet.
+replicates. `error_of_difference` is the one place where the two meet.
 """
 
 import math
@@ -14,7 +14,13 @@ from scipy.special import ndtri, stdtr
 
 from sparsetoken.arrays import Array
 
-__all__ = ["DEVIATIONS_IN_A_BAR", "mean_and_error", "standard_error", "z_scores"]
+__all__ = [
+    "DEVIATIONS_IN_A_BAR",
+    "error_of_difference",
+    "mean_and_error",
+    "standard_error",
+    "z_scores",
+]
 
 # theory/replicates.py makes its bars of so many standard deviations: for the mean of 8 replicates, the
 # 98 % quantile of Student's law with 7 degrees of freedom.
@@ -45,6 +51,11 @@ def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]
     return mean, standard_error(values)
 
 
+def error_of_difference(standard_error: ArrayLike, bar: ArrayLike) -> Array:
+    """Return the standard error of a simulated mean minus a theory value with its bar."""
+    return np.hypot(standard_error, np.asarray(bar, dtype=float) / DEVIATIONS_IN_A_BAR)
+
+
 def z_scores(
     difference: ArrayLike,
     standard_error: ArrayLike,
@@ -68,7 +79,7 @@ def z_scores(
         Theory's bar (see `DEVIATIONS_IN_A_BAR`).
     """
     gap = np.asarray(difference, dtype=float)
-    scale = np.hypot(standard_error, np.asarray(bar, dtype=float) / DEVIATIONS_IN_A_BAR)
+    scale = error_of_difference(standard_error, bar)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(gap == 0, 0.0, gap / scale)
     # Beyond 1e8 degrees Student's law is the normal one to the last digit.

@@ -15,7 +15,7 @@ from scipy.special import chdtri
 
 from sparsetoken.arrays import Array
 from sparsetoken.reproduce.claim import Quantity, Row, Ruling, Table, Verdict
-from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR, z_scores
+from sparsetoken.uncertainty import error_of_difference, z_scores
 
 __all__ = [
     "AGREES",
@@ -134,7 +134,7 @@ class AgainstTheory:
         """The common relative deviation from theory, all points weighted by their precision."""
         some = self.theory != 0
         theory = self.theory[some]
-        scale = np.hypot(self.error, self.bar / DEVIATIONS_IN_A_BAR)[some] / np.abs(theory)
+        scale = error_of_difference(self.error, self.bar)[some] / np.abs(theory)
         weight = 1 / np.maximum(scale, 1e-12) ** 2
         deviation = float(np.average(self.limit[some] / theory - 1, weights=weight))
         return Quantity(deviation, float(1 / np.sqrt(weight.sum())))

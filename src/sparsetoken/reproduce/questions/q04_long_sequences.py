@@ -25,7 +25,7 @@ from sparsetoken.simulation.trials import run_trial
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.alignment import align
 from sparsetoken.theory.prediction import predict
-from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR
+from sparsetoken.uncertainty import error_of_difference
 
 __all__ = ["CLAIM", "balanced_trial"]
 
@@ -116,9 +116,7 @@ def from_task(table: Table, name: str) -> Quantity:
 def from_labels(table: Table, name: str) -> Quantity:
     """Return the same from theory for the share of positives that each trial has drawn."""
     (row,) = table.select(source="simulation").rows
-    error = np.hypot(
-        row[f"excess_{name}_uncertainty"], row[f"expected_{name}_bar"] / DEVIATIONS_IN_A_BAR
-    )
+    error = error_of_difference(row[f"excess_{name}_uncertainty"], row[f"expected_{name}_bar"])
     scale = row[f"expected_{name}"]
     return Quantity(row[f"excess_{name}"] / scale, float(error) / scale)
 
