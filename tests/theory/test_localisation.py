@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from sparsetoken import ParameterError, Query, Task, Training, localise
@@ -122,3 +123,15 @@ def test_localise_refuses_wrong_arguments():
         localise(Task(10, 1, 5.0), query=Query(0.5, 1.0), at_sharpness=-1.0)
     with pytest.raises(ParameterError, match=r"training = .* the query is given"):
         localise(Task(10, 1, 5.0), Training(4.0, 2.0), query=Query(0.5, 1.0))
+
+
+@pytest.mark.parametrize("length", [10, 10**6, 10**9])
+@pytest.mark.parametrize("shift", [0.0, 3.0, 6.0, 12.0])
+def test_hit_rates_of_any_length_keep_their_digits(length: int, shift: float) -> None:
+    """The trapezoidal rule is exact to rounding for a smooth integrand that vanishes at both ends."""
+    spacing = 1e-4
+    nodes = spacing * np.arange(-120_000, 120_001)
+    others = length - 1
+    density = np.exp(-0.5 * nodes**2) / np.sqrt(2 * np.pi)
+    expected = spacing * float(density @ np.exp(others * log_ndtr(nodes + shift)))
+    assert hit_rate(Task(length, 1, shift), 1.0) == pytest.approx(expected, abs=1e-12)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import bdtr, log_ndtr, ndtr, ndtri
+from scipy.special import betaincc, log_ndtr, ndtr, ndtri
 
 from sparsetoken import validation
 from sparsetoken.numerics.memory import path_memory
@@ -30,7 +30,7 @@ _SIZE = 12
 
 # A hit rate is one integral of a smooth function: panels and their nodes, which leave its rounding.
 _PANELS = 24
-_ORDER = 12
+_ORDER = 16
 _ROUNDING = 1e-12
 # Twenty for each factor of ten of false alarms.
 _CURVE_POINTS = 61
@@ -228,5 +228,5 @@ def _hit_rate(informative: int, others: int, shift: float, count: int) -> float:
     nodes, weights = panels(np.sort(cuts), _ORDER)
     density = informative * np.exp(-0.5 * nodes**2 + (informative - 1) * log_ndtr(nodes))
     density /= np.sqrt(2 * np.pi)
-    fewer = bdtr(count - 1, others, ndtr(-nodes - shift))
+    fewer = betaincc(count, others - count + 1, ndtr(-nodes - shift))
     return float(np.clip(weights @ (density * fewer), 0.0, 1.0))
