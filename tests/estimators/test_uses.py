@@ -383,11 +383,81 @@ def test_scores_refuse_labels_of_another_shape_or_kind(fitted: Any) -> None:
     assert 0.9 < model.score(X, new) < 1
 
 
-def test_targets_of_two_classes_are_checked(fitted: Any) -> None:
+@pytest.mark.parametrize("what", ["attention", "evidence", "token_scores", "learn_background"])
+@pytest.mark.parametrize("target", [7, "1", [0, 1], [0, 1, 2]])
+def test_targets_of_two_classes_are_checked(fitted: Any, what: str, target: Any) -> None:
     model, X, _, _ = fitted
-    with pytest.raises(ParameterError, match="target = 7"):
-        model.attention(X, target=7)
-    np.testing.assert_array_equal(model.attention(X, target=1), model.attention(X))
+    with pytest.raises(ParameterError, match=r"^target = .* one of \[0, 1\]"):
+        getattr(model, what)(X, target=target)
+    for options in ({"k": 2}, {"false_alarms": 0.1}):
+        with pytest.raises(ParameterError, match=r"^target = .* one of \[0, 1\]"):
+            model.locate(X, target=target, **options)
+
+
+PER_TOKEN_MODELS: tuple[dict[str, Any], ...] = (
+    QUICK,
+    {"refine": False, "ridge": 0.1},  # maxima: no query, extremes
+    {"refine": False, "sharpness": 0.0, "ridge": 0.1},  # mean pooling: no query
+    {**QUICK, "heads": 2},
+)
+
+
+@pytest.mark.parametrize("options", PER_TOKEN_MODELS, ids=str)
+@pytest.mark.parametrize("classes", [(0, 1), ("off", "on")])
+def test_what_speaks_for_one_of_two_classes_speaks_against_the_other(
+    options: dict[str, Any], classes: tuple[Any, Any]
+) -> None:
+    X, y, _ = equal_bags(count=120, length=7)
+    model = AttentionClassifier(**options).fit(X, np.array(classes)[y])
+    for_first, for_second = (model.evidence(X[:9], target=one) for one in classes)
+    np.testing.assert_array_equal(for_first, -for_second)
+    np.testing.assert_array_equal(for_second, model.evidence(X[:9]))
+    decisions = -model.decision_function(X[:9])  # those for the first class
+    without = -model.decision_function(np.delete(X[:9], 3, axis=1))
+    np.testing.assert_allclose(for_first[:, 3], decisions - without, rtol=1e-5, atol=1e-7)
+    # Attention is that of one problem; what has no query is scored by what it says.
+    weights = [model.attention(X[:9], target=one) for one in (None, *classes)]
+    np.testing.assert_array_equal(weights[1], weights[0])
+    np.testing.assert_array_equal(weights[2], weights[0])
+    scores = [model.token_scores(X[:9], target=one) for one in (None, *classes)]
+    np.testing.assert_array_equal(scores[2], scores[0])
+    sign = 1 if np.any(model.queries_) else -1
+    np.testing.assert_array_equal(scores[1], sign * scores[0])
+
+
+def test_either_of_two_classes_can_be_located_against_a_background_of_the_other() -> None:
+    # The signal is in the first class. Held-out sequences without it: 2,000 of 7 tokens; the count
+    # of false alarms has a standard error of about √(2 · 0.1/2000) = 0.01, and 4 are accepted.
+    X, y, positions = equal_bags(count=300, length=7)
+    kinds = np.where(y == 1, "faulty", "good")
+    model = AttentionClassifier(refine=False, ridge=0.1).fit(X, kinds)
+    negatives, others = np.random.default_rng(3).standard_normal((2, 2000, 7, 5))
+    model.learn_background(negatives)
+    with pytest.raises(ParameterError, match=r"learn_background\(X_negative, target='faulty'\)"):
+        model.locate(X, target="faulty", false_alarms=0.1)
+    model.learn_background(negatives, target="faulty")
+    alarms = model.locate(others, target="faulty", false_alarms=0.1)
+    assert abs(np.mean([len(tokens) for tokens in alarms]) - 0.1) < 4 * np.sqrt(0.2 / 2000)
+    for target, least, most in (("faulty", 0.95, 1.0), ("good", 0.0, 0.05), (None, 0.0, 0.05)):
+        found = model.locate(X[y == 1], target=target, false_alarms=0.1)
+        hits = [where in tokens for tokens, where in zip(found, positions[y == 1], strict=True)]
+        assert least <= np.mean(hits) <= most
+
+
+def test_evidence_for_each_of_several_classes_is_that_for_its_own_decision() -> None:
+    rng = np.random.default_rng(4)
+    y = np.array(["ant", "bee", "cat"])[np.arange(150) % 3]
+    X = rng.standard_normal((150, 6, 5))
+    X[np.arange(150), rng.integers(6, size=150), np.arange(150) % 3] += 5
+    model = AttentionClassifier(**QUICK).fit(X, y)
+    fall = model.decision_function(X[:9]) - model.decision_function(X[:9, 1:])
+    found = np.array([model.evidence(X[:9], target=one)[:, 0] for one in model.classes_])
+    np.testing.assert_allclose(found.T, fall, rtol=1e-5, atol=1e-7)
+    chosen = model.decision_function(X[:9]).argmax(axis=1)
+    np.testing.assert_allclose(model.evidence(X[:9])[:, 0], found[chosen, np.arange(9)])
+    for what in ("evidence", "token_scores", "attention", "learn_background", "locate"):
+        with pytest.raises(ParameterError, match="target = 'dog'"):
+            getattr(model, what)(X, target="dog")
 
 
 @pytest.mark.parametrize("model", [AttentionClassifier(), PooledClassifier()], ids=repr)

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -142,7 +143,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     def _fit_labelled(self, labelled: LabelledSequences, classes: Array) -> None:
         super()._fit_labelled(labelled, classes)
         # What another fit has learnt says nothing of this one.
-        self.backgrounds_: dict[Any, Background] = {}
+        self.backgrounds_: dict[int | None, Background] = {}
 
     def _whitened(
         self, labelled: LabelledSequences, scaler: Scaler, wishes: Wishes
@@ -168,7 +169,8 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         X, mask : as in `fit`
         target : class label, optional
             With three or more classes, the class against the rest whose attention is wanted; that
-            of each sequence's predicted class by default.
+            of each sequence's predicted class by default. Two classes share one attention, so that
+            both have the same weights here.
 
         Returns
         -------
@@ -183,13 +185,15 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         True
         """
         sequences = self._fitted_sequences(X, mask)
-        return _in_shape(sequences, self._per_token(sequences, target, self.model_.attend))
+        wanted = self._wanted(target)
+        return _in_shape(sequences, self._per_token(sequences, wanted, self.model_.attend))
 
     def evidence(self, X: Any, mask: Any = None, target: Any = None) -> Any:
         """Return by how much each token moves the decision: it would fall by this without it.
 
-        Positive for tokens that speak for the class (with two classes, the second), negative for
-        those against it. Arguments and shapes as in `attention`.
+        Positive for tokens that speak for the class `target`, negative for those against it. With
+        two classes it is the second by default, and what speaks for one speaks against the other.
+        Arguments and shapes as in `attention`.
 
         Returns
         -------
@@ -204,12 +208,16 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         (40, 6)
         """
         sequences = self._fitted_sequences(X, mask)
-        return _in_shape(sequences, self._per_token(sequences, target, self.model_.evidence))
+        wanted = self._wanted(target)
+        compute = partial(self.model_.evidence, sign=self._sign(wanted))
+        return _in_shape(sequences, self._per_token(sequences, wanted, compute))
 
     def token_scores(self, X: Any, mask: Any = None, target: Any = None) -> Any:
         """Return how much each token attracts attention by itself, whatever stands beside it.
 
-        Comparable between sequences of any length. Arguments and shapes as in `attention`.
+        Comparable between sequences of any length. Without a query, as with mean or max pooling, it
+        is how much the token alone speaks for the class `target` (with two classes, the second by
+        default). Arguments and shapes as in `attention`.
 
         Returns
         -------
@@ -224,7 +232,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         True
         """
         sequences = self._fitted_sequences(X, mask)
-        return _in_shape(sequences, self._per_token(sequences, target, self.model_.token_scores))
+        return _in_shape(sequences, self._token_scores(sequences, self._wanted(target)))
 
     def learn_background(self, X: Any, mask: Any = None, target: Any = None) -> Self:
         """Learn the law of token scores in sequences without signal, for `locate(false_alarms=)`.
@@ -232,11 +240,12 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         Parameters
         ----------
         X, mask : as in `fit`
-            Sequences of the negative class that were not used in `fit`. To control a false alarms
-            in sequences of L tokens takes at least L/a tokens here.
+            Sequences without signal, of other classes than `target`, that were not used in `fit`.
+            To control a false alarms in sequences of L tokens takes at least L/a tokens here.
         target : class label, optional
-            With three or more classes, the class to locate. Each has a background of its own, and
-            so has that of each sequence's predicted class, which is learnt without `target`.
+            The class to locate, which has a background of its own; with two classes, the second by
+            default. With three or more, that of each sequence's predicted class has one as well,
+            which is learnt without `target`.
 
         Returns
         -------
@@ -252,9 +261,9 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         40
         """
         sequences = self._fitted_sequences(X, mask)
-        scores = self._per_token(sequences, target, self.model_.token_scores)
-        learnt = Background.of(np.concatenate(scores))
-        self.backgrounds_ = {**self.backgrounds_, self._told_apart(target): learnt}
+        wanted = self._wanted(target)
+        learnt = Background.of(np.concatenate(self._token_scores(sequences, wanted)))
+        self.backgrounds_ = {**self.backgrounds_, wanted: learnt}
         return self
 
     def locate(
@@ -290,33 +299,49 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         (40, 2)
         """
         sequences = self._fitted_sequences(X, mask)
+        wanted = self._wanted(target)
         if false_alarms is not None:
             if k is not None:
                 raise ParameterError("k", k, "None together with false_alarms")
-            return self._outstanding(sequences, target, false_alarms)
+            return self._outstanding(sequences, wanted, false_alarms)
         k = integer("k", 1 if k is None else k, low=1)
         short = np.flatnonzero(sequences.lengths < k)
         if len(short):
             raise ParameterError(
                 "k", k, f"at most the {sequences.lengths[short[0]]} tokens of sample {short[0]}"
             )
-        weights = _in_shape(sequences, self._per_token(sequences, target, self.model_.attend))
+        weights = _in_shape(sequences, self._per_token(sequences, wanted, self.model_.attend))
         if sequences.token_mask is not None:
             weights[~sequences.token_mask] = -1.0
         return np.array([np.argsort(-row, kind="stable")[:k] for row in weights])
 
-    def _told_apart(self, target: Any) -> Any:
-        """Return the target if there are several; two classes have one problem, whatever it says."""
-        return target if len(self.model_.problems) > 1 else None
+    def _wanted(self, target: Any) -> int | None:
+        """Return the index of the class: the second of two by default, None of several."""
+        if target is None:
+            return 1 if len(self.classes_) == 2 else None
+        if np.ndim(target) > 0 or not np.any(self.classes_ == target):
+            raise ParameterError("target", target, f"one of {self.classes_.tolist()}")
+        return int(np.flatnonzero(self.classes_ == target)[0])
 
-    def _outstanding(self, sequences: Sequences, target: Any, false_alarms: float) -> list[Array]:
+    def _sign(self, wanted: int | None) -> int:
+        """Return -1 for the first of two classes, whose one problem is that of the second."""
+        return -1 if len(self.classes_) == 2 and wanted == 0 else 1
+
+    def _token_scores(self, sequences: Sequences, wanted: int | None) -> list[Array]:
+        compute = partial(self.model_.token_scores, sign=self._sign(wanted))
+        return self._per_token(sequences, wanted, compute)
+
+    def _outstanding(
+        self, sequences: Sequences, wanted: int | None, false_alarms: float
+    ) -> list[Array]:
         """Return the tokens whose p-value times the length is at most `false_alarms`."""
         allowed = real("false_alarms", false_alarms, low=0, inclusive=False)
-        background = self.backgrounds_.get(self._told_apart(target))
+        background = self.backgrounds_.get(wanted)
         if background is None:
-            how = "X_negative" if target is None else f"X_negative, target={target!r}"
+            default = wanted is None or (len(self.classes_) == 2 and wanted == 1)
+            how = "" if default else f", target={self.classes_.tolist()[wanted]!r}"
             raise ParameterError(
-                "false_alarms", false_alarms, f"a call of learn_background({how}) first"
+                "false_alarms", false_alarms, f"a call of learn_background(X_negative{how}) first"
             )
         needed = int(np.ceil(sequences.lengths.max() / allowed))
         if background.count < needed:
@@ -326,7 +351,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=3,
             )
-        scores = np.concatenate(self._per_token(sequences, target, self.model_.token_scores))
+        scores = np.concatenate(self._token_scores(sequences, wanted))
         p_values = background.p_values(scores)
         found = []
         ends = np.cumsum(sequences.lengths)
@@ -512,23 +537,21 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
     @one_thread
     def _per_token(
-        self, sequences: Sequences, target: Any, compute: Callable[[Block, int], Array]
+        self, sequences: Sequences, wanted: int | None, compute: Callable[[Block, int], Array]
     ) -> list[Array]:
         """Return one number a token, block by block, from the problem of each sequence."""
-        if target is not None and not np.any(self.classes_ == target):
-            raise ParameterError("target", target, f"one of {self.classes_.tolist()}")
         if len(self.model_.problems) == 1:
             problem = np.zeros(len(sequences), dtype=int)
-        elif target is None:
+        elif wanted is None:
             problem = self._predicted(sequences)
         else:
-            problem = np.full(len(sequences), np.flatnonzero(self.classes_ == target)[0])
+            problem = np.full(len(sequences), wanted)
         parts = []
         for block in sequences.blocks():
-            wanted = problem[block.samples]
+            asked = problem[block.samples]
             values = np.zeros(len(block.tokens), dtype=block.tokens.dtype)
-            for index in np.unique(wanted):
-                here = np.repeat(wanted == index, block.lengths)
+            for index in np.unique(asked):
+                here = np.repeat(asked == index, block.lengths)
                 values[here] = compute(block, index)[here]
             if not np.all(np.isfinite(values)):
                 sequences.require_finite(block)

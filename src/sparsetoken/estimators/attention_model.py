@@ -59,22 +59,22 @@ class AttentionModel:
             block, queries, self.scaler, self.pooling, extremes=self.recipe.reads_extremes
         )
 
-    def token_scores(self, block: Block, problem: int) -> Array:
+    def token_scores(self, block: Block, problem: int, sign: int = 1) -> Array:
         """Return how much a token attracts attention by itself, (N,), in units of the spread.
 
         That is the largest score ⟨x, q_h⟩ over heads; without a query, the evidence ⟨x, w⟩ that it
-        would be alone.
+        would be alone, for the problem's positives or, of sign -1, for its negatives.
         """
         heads = self.problems[problem].heads
-        vectors = heads.queries if np.any(heads.queries) else heads.alone(self.scaler)
+        vectors = heads.queries if np.any(heads.queries) else sign * heads.alone(self.scaler)
         norms = np.linalg.norm(vectors, axis=1)
         vectors = vectors[norms > 0] / norms[norms > 0, None]
         if not len(vectors):
             return np.zeros(len(block.tokens), dtype=block.tokens.dtype)
         return np.asarray(self.scaler.scores(vectors, block.tokens).max(axis=0))
 
-    def evidence(self, block: Block, problem: int) -> Array:
-        """Return by how much the decision would fall without each token, (N,).
+    def evidence(self, block: Block, problem: int, sign: int = 1) -> Array:
+        """Return by how much the decision, times the sign, would fall without each token, (N,).
 
         For the softmax, f - f₋ₗ = p_l (v_l - f)/(1 - p_l) with v = ⟨x, w⟩, summed over heads; else
         p_l v_l. A lone token is compared with an empty sequence, of decision b.
@@ -92,7 +92,7 @@ class AttentionModel:
             evidence += extreme_evidence(
                 block, self.scaler.location, heads.extremes / self.scaler.scale
             )
-        return np.asarray(evidence)
+        return np.asarray(sign * evidence)
 
     def attend(self, block: Block, problem: int) -> Array:
         """Return one weight a token, (N,), each sequence's of sum 1: the mean over heads.
