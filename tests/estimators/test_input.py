@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sparsetoken import ParameterError
 from sparsetoken.estimators import (
     AttentionClassifier,
+    AttentionRegressor,
     ElementwiseAttentionClassifier,
     PooledClassifier,
     TokenWise,
@@ -358,3 +359,26 @@ def test_other_bad_parameters() -> None:
         TokenWise(PooledClassifier()).fit(X)
     with pytest.raises(ParameterError, match="target = 9"):
         AttentionClassifier().fit(X, np.arange(40) % 3).attention(X, target=9)
+
+
+@pytest.mark.parametrize("model", [AttentionClassifier(), PooledClassifier()], ids=repr)
+def test_a_client_reads_nothing_of_what_is_in_memory(model: Any, tmp_path: Path) -> None:
+    for data in (X, X[:, 0], list(X)):
+        with pytest.raises(ParameterError, match="client = 3 is not valid: expected None unless X"):
+            model.fit(data, Y, client=3)
+    np.save(tmp_path / "tokens.npy", X)
+    with pytest.raises(ParameterError, match=r"client = 3 is not valid: expected a distributed"):
+        model.fit([tmp_path / "tokens.npy"], Y, client=3)
+
+
+@pytest.mark.parametrize("make", [AttentionClassifier, AttentionRegressor, PooledClassifier])
+def test_a_length_that_sequences_do_not_have_is_refused(make: Any) -> None:
+    own = X.shape[1]
+    ragged = [one[: own - row % 2] for row, one in enumerate(X)]
+    for data in (X, list(X), mask_tokens(X, np.ones(X.shape[:2], bool)), ragged):
+        with pytest.raises(ParameterError, match=f"length = {own + 1} is not valid: expected None"):
+            make(length=own + 1).fit(data, Y)
+    flat = X.reshape(len(X), -1)
+    model = make(length=own).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(flat), make(length=own).fit(flat, Y).predict(X))
+    assert len(model.predict(X[:, :2])) == len(X)  # other lengths are no matter once it is fitted

@@ -121,7 +121,7 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         client : distributed.Client, optional
             The Dask cluster on which to read an X in parts: a Dask array with chunks along samples,
             a list of delayed blocks, or a list of .npy or .h5 files. Without it files are read
-            here, one after another.
+            here, one after another. None for an X in memory.
 
         Returns
         -------
@@ -277,12 +277,14 @@ def sequences_of(
 ) -> Sequences:
     """Return the input as Sequences, and set or compare the number of features."""
     length = getattr(estimator, "length", None)
-    factor = length or 1
     X = _column_as_list(X)
     if is_partitioned(X):
         if mask is not None:
             raise ParameterError("mask", type(mask).__name__, "None for an X in parts")
-        return _same_dimension(estimator, read_partitions(X, client), factor, reset=reset)
+        return _consistent(estimator, read_partitions(X, client), length, reset=reset)
+    if client is not None:
+        accepted = "None unless X is a Dask array, or a list of delayed blocks or of files"
+        raise ParameterError("client", client, accepted)
     if not _is_three_dimensional(X):
         if mask is not None or np.ma.is_masked(X):
             raise ParameterError("mask", type(mask).__name__, "none unless X is a 3-D array")
@@ -296,12 +298,19 @@ def sequences_of(
             UserWarning,
             stacklevel=3,
         )
-    return _same_dimension(estimator, sequences, factor, reset=reset)
+    return _consistent(estimator, sequences, length, reset=reset)
 
 
-def _same_dimension(estimator: Any, sequences: Sequences, factor: int, *, reset: bool) -> Sequences:
-    """Set the number of features, or compare it with that of fit."""
+def _consistent(
+    estimator: Any, sequences: Sequences, length: int | None, *, reset: bool
+) -> Sequences:
+    """Return sequences that are no rows of a table, if `length` and the fit agree with them."""
+    factor = length or 1
     if reset:
+        if length is not None and not np.all(sequences.lengths == length):
+            other = sequences.lengths[sequences.lengths != length][0]
+            accepted = f"None for an X whose sequences have lengths of their own, such as {other}"
+            raise ParameterError("length", length, accepted)
         vars(estimator).pop("feature_names_in_", None)
         estimator.n_features_in_ = factor * sequences.dimension
     elif factor * sequences.dimension != estimator.n_features_in_:

@@ -111,7 +111,7 @@ class PooledClassifier(_Linear):
         One of `sparsetoken.loss_names()`.
     class_weight : None, "balanced" or dict, default None
     length : int, optional
-        Tokens in a row of a 2-D X.
+        Tokens in a row of a 2-D X; None for an X of another form.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class VectorisedClassifier(_Linear):
         One of `sparsetoken.loss_names()`.
     class_weight : None, "balanced" or dict, default None
     length : int, optional
-        Tokens in a row of a 2-D X.
+        Tokens in a row of a 2-D X; None for an X of another form.
 
     Attributes
     ----------

@@ -73,6 +73,8 @@ def is_partitioned(X: Any) -> bool:
 
 def read_partitions(X: Any, client: Any = None) -> "PartitionedSequences":
     """Return a Dask array (chunks along samples), files or delayed blocks as sequences."""
+    if client is not None and not hasattr(client, "compute"):
+        raise ParameterError("client", client, "a distributed.Client, or None")
     if hasattr(X, "chunks"):
         if X.ndim != 3 or any(len(sizes) > 1 for sizes in X.chunks[1:]):
             raise ParameterError(
