@@ -290,11 +290,15 @@ def test_of_several_classes_recalibration_has_the_least_loss() -> None:
     X, y, _ = equal_bags(count=150)
     y = y + 2 * (np.arange(150) % 3 == 0)
     model = AttentionClassifier(refine=False, sharpness=2.0, ridge=0.01).fit(X, y)
-    errors, loss = (model.recalibrate(X, y, aim=aim) for aim in ("errors", "loss"))
-    np.testing.assert_array_equal(errors.intercept_, loss.intercept_)
+    default, loss = (model.recalibrate(X, y, aim=aim) for aim in (None, "loss"))
+    np.testing.assert_array_equal(default.intercept_, loss.intercept_)
+    with pytest.raises(ParameterError, match=r"aim = 'errors' .* 'loss' or None for 4 classes"):
+        model.recalibrate(X, y, aim="errors")
     pair = model.fit(X, y % 2)
-    errors, loss = (pair.recalibrate(X, y % 2, aim=aim) for aim in ("errors", "loss"))
-    assert errors.intercept_[0] != loss.intercept_[0]
+    default, errors, loss = (
+        pair.recalibrate(X, y % 2, aim=aim) for aim in (None, "errors", "loss")
+    )
+    assert default.intercept_[0] == errors.intercept_[0] != loss.intercept_[0]
     # With the bias of least loss probabilities have the rate of the class as their mean.
     assert loss.predict_proba(X)[:, 1].mean() == pytest.approx(np.mean(y % 2), abs=1e-3)
 
@@ -303,6 +307,17 @@ def test_recalibration_refuses_nonsense(fitted: Any) -> None:
     model, X, y, _ = fitted
     with pytest.raises(ParameterError, match="aim"):
         model.recalibrate(X, y, aim="speed")
+    for aim in ("errors", "loss"):  # both need to know the labels
+        with pytest.raises(ParameterError, match=f"aim = '{aim}' is not valid: expected None with"):
+            model.recalibrate(X, rate=0.2, aim=aim)
+    for rate in ([0.2, 0.3, 0.5], [0.5], [[0.5, 0.5]]):
+        with pytest.raises(ParameterError, match=r"shape of rate .* or 2, one for each class"):
+            model.recalibrate(X, rate=rate)
+    for rate in (0.0, [1.0, 0.0], "half"):
+        with pytest.raises(ParameterError, match=r"^rate = "):
+            model.recalibrate(X, rate=rate)
+    both, second = (model.recalibrate(X, rate=rate) for rate in ([0.8, 0.2], 0.2))
+    np.testing.assert_array_equal(both.intercept_, second.intercept_)
     with pytest.raises(ParameterError, match="either y or rate"):
         model.recalibrate(X)
     with pytest.raises(ParameterError, match="a class of fit"):

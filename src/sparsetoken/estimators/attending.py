@@ -458,7 +458,13 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         return self._moved(factors, self.intercept_)
 
     def recalibrate(
-        self, X: Any, y: Any = None, *, rate: Any = None, aim: str = "errors", mask: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        rate: Any = None,
+        aim: str | None = None,
+        mask: Any = None,
     ) -> Self:
         """Return a copy with sharpness and bias for sequences of another length.
 
@@ -471,9 +477,9 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             Sequences such as the classifier is to be used on.
         y : array of shape (n,), optional
             Their classes, if they are known.
-        aim : "errors" or "loss", default "errors"
-            With `y`: the fewest errors of two classes, or the least loss, for probabilities; of
-            several classes, whose decisions are compared, always the least loss.
+        aim : "errors" or "loss", optional
+            With `y`: the fewest errors, or the least loss, for probabilities. By default the fewest
+            errors of two classes; of several, whose decisions are compared, only the least loss.
         rate : float, or array of shape (classes,), optional
             Without `y`: the share of positives (of each class) among them.
 
@@ -492,8 +498,8 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         """
         if (y is None) == (rate is None):
             raise ParameterError("rate", rate, "either y or rate, and not both")
-        choice("aim", aim, ("errors", "loss"))
         sequences = self._fitted_sequences(X, mask)
+        fewest = self._counts_errors(aim, labelled=y is not None)
         loss, model = self._loss_object, self.model_
         if y is not None:
             known = np.asarray(y)
@@ -507,7 +513,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         elif len(sequences) < 2:
             raise ParameterError("number of samples", len(sequences), "at least 2 without y")
         targets = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        rates = np.broadcast_to(0.0 if rate is None else rate, len(targets))
+        rates = self._rates(0.5 if rate is None else rate)[-len(targets) :]
         factors, biases = np.ones(len(targets)), self.intercept_
         for row, target in enumerate(targets):
             heads = replace(model.problems[row].heads, bias=0.0)
@@ -518,14 +524,33 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
             if y is not None:
                 labels = np.where(known == target, 1.0, -1.0)
-                fewest = aim == "errors" and len(targets) == 1
                 factors[row], biases[row] = recalibrated(
                     decisions, labels, loss, fewest_errors=fewest
                 )
             else:
-                share = real("rate", float(rates[row]), low=0, high=1, inclusive=False)
-                factors[row], biases[row] = recalibrated_to_rate(decisions, share)
+                factors[row], biases[row] = recalibrated_to_rate(decisions, float(rates[row]))
         return self._moved(factors, biases)
+
+    def _rates(self, rate: Any) -> Array:
+        """Return the share of each class, or of each that is a positive, from one or from all."""
+        shape = np.shape(rate)
+        if shape not in ((), (len(self.classes_),)):
+            accepted = f"a number, or {len(self.classes_)}, one for each class"
+            raise ParameterError("shape of rate", shape, accepted)
+        for one in np.ravel(rate).tolist():
+            real("rate", one, low=0, high=1, inclusive=False)
+        return np.broadcast_to(np.asarray(rate, dtype=float), len(self.classes_))
+
+    def _counts_errors(self, aim: str | None, *, labelled: bool) -> bool:
+        """Return whether a recalibration aims at the fewest errors, if its aim can be met."""
+        if aim is None:
+            return len(self.classes_) == 2
+        if not labelled:
+            raise ParameterError("aim", aim, "None with rate: errors and losses take y")
+        choice("aim", aim, ("errors", "loss"))
+        if aim == "errors" and len(self.classes_) > 2:
+            raise ParameterError("aim", aim, f"'loss' or None for {len(self.classes_)} classes")
+        return aim == "errors"
 
     def _moved(self, factors: Array, biases: Array) -> Self:
         """Return a copy with the queries times factors, and these biases."""
