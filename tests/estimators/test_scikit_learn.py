@@ -89,6 +89,22 @@ def test_pipeline_grid_search_and_cross_validation(form: str) -> None:
     assert search.best_estimator_.predict(X).shape == bags.y.shape
 
 
+def test_a_grid_may_cross_parameters_of_which_one_leaves_the_other_no_say() -> None:
+    X, y, _ = equal_bags(count=60)
+    grid = {"refine": [True, False], "tied": [True, False], "ridge": [0.1], "sharpness": [2.0]}
+    search = GridSearchCV(AttentionClassifier(), grid, cv=2).fit(X, y)
+    untouched = [
+        score
+        for score, one in zip(
+            search.cv_results_["mean_test_score"], search.cv_results_["params"], strict=True
+        )
+        if not one["refine"]
+    ]
+    assert len(untouched) == 2
+    assert untouched[0] == untouched[1]
+    assert "Without refinement it has no say" in (AttentionClassifier.__doc__ or "")
+
+
 def test_calibration() -> None:
     bags = make_bags()
     model = AttentionClassifier(loss="squared_hinge", random_state=0)

@@ -33,7 +33,8 @@ class AttentionClassifier(Attending):
     tied : True, False or "auto", default "auto"
         Refinement with q = κ w (attention goes to the evidence itself: half the parameters) or with
         a query of its own (for tokens that are marked by something else than what they say). "auto"
-        compares both on held-out samples.
+        compares both on held-out samples. Without refinement it has no say, nor have `max_iter` and
+        `tol`.
     sharpness : float or "auto", default "auto"
         Standard deviation of the scores X q within a sequence after the two steps (for white
         tokens, β‖q‖), where refinement starts. 0 is mean pooling. "auto" tries several.
@@ -58,7 +59,7 @@ class AttentionClassifier(Attending):
     verbose : bool, default False
         Whether to print how the fit goes on.
     length : int, optional
-        Tokens in a row of a 2-D X.
+        Tokens in a row of a 2-D X; None for an X of another form.
     random_state : int, RandomState or None
         Decides which samples are split off, if `split` is given; nothing else is random.
 
