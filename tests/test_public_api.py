@@ -24,8 +24,29 @@ THREE_OBJECTS = {"forecast": "model X y", "learn_direction": "task X y"}
 THREE_OBJECTS["train"] = "query_data readout_data training"
 
 
-def test_there_are_functions_to_look_at() -> None:
+METHODS = {
+    f"{one.__name__}.{name}": list(inspect.signature(method).parameters.values())[1:]
+    for one in (getattr(sparsetoken, name) for name in sparsetoken.__all__)
+    if inspect.isclass(one)
+    for name, method in inspect.getmembers(one, inspect.isfunction)
+    # Not what scikit-learn makes, such as `set_fit_request`, nor what a mixin of it brings along.
+    if not name.startswith("_") and method.__module__.startswith("sparsetoken")
+}
+# scikit-learn calls these two so; laws of counts are written by users as well, with this call.
+THREE_OF_METHODS = {"fit": "X y sample_weight", "score": "X y sample_weight"}
+THREE_OF_METHODS["draw"] = "length size rng"
+
+
+def test_there_are_functions_and_methods_to_look_at() -> None:
     assert len(FUNCTIONS) > 40
+    assert len(METHODS) > 150
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_takes_after_its_objects_has_to_be_named(name: str) -> None:
+    names = [one.name for one in METHODS[name] if one.kind is one.POSITIONAL_OR_KEYWORD]
+    assert len(names) <= 2 or " ".join(names) == THREE_OF_METHODS[name.split(".")[1]]
+    assert not {"k", "mask", "target", "groups", "client"} & set(names)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

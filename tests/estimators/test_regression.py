@@ -109,3 +109,22 @@ def test_several_labels_or_targets_at_once(ragged: bool) -> None:
     several = MultiOutputRegressor(AttentionRegressor()).fit(sequences, targets)
     assert several.score(sequences, targets) > 0.8
     assert np.mean(cross_val_score(AttentionRegressor(), sequences, y, cv=3)) > 0.7
+
+
+def test_tokens_of_a_regression_stand_out_from_a_background() -> None:
+    # Held-out sequences without a mark: 2,000 of 6 tokens. The count of false alarms has a standard
+    # error of about √(2 · 0.1/2000) = 0.01, and 4 are accepted.
+    X, y, places = marked()
+    model = AttentionRegressor(refine=True, tied=False, ridge=0.01).fit(X, y)
+    with pytest.raises(ParameterError, match="learn_background"):
+        model.locate(X, false_alarms=0.1)
+    blank, others = np.random.default_rng(8).standard_normal((2, 2000, 6, 10))
+    assert model.learn_background(blank) is model
+    alarms = model.locate(others, false_alarms=0.1)
+    assert abs(np.mean([len(tokens) for tokens in alarms]) - 0.1) < 4 * np.sqrt(0.2 / 2000)
+    found = model.locate(X, false_alarms=0.1)
+    assert np.mean([at in tokens for tokens, at in zip(found, places, strict=True)]) > 0.95
+    assert np.mean(model.token_scores(X).argmax(axis=1) == places) > 0.95
+    np.testing.assert_array_equal(
+        model.locate(X, k=2), model.classifier_.locate(X, k=2, target=1.0)
+    )

@@ -448,7 +448,7 @@ def test_either_of_two_classes_can_be_located_against_a_background_of_the_other(
     model = AttentionClassifier(refine=False, ridge=0.1).fit(X, kinds)
     negatives, others = np.random.default_rng(3).standard_normal((2, 2000, 7, 5))
     model.learn_background(negatives)
-    with pytest.raises(ParameterError, match=r"learn_background\(X_negative, target='faulty'\)"):
+    with pytest.raises(ParameterError, match=r"learn_background\(X_background, target='faulty'\)"):
         model.locate(X, target="faulty", false_alarms=0.1)
     model.learn_background(negatives, target="faulty")
     alarms = model.locate(others, target="faulty", false_alarms=0.1)

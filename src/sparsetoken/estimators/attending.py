@@ -161,7 +161,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         moments = token_moments(sequences, labelled.weights, scaler)
         return whitened(scaler, moments) if are_correlated(moments) else None
 
-    def attention(self, X: Any, mask: Any = None, target: Any = None) -> Any:
+    def attention(self, X: Any, *, mask: Any = None, target: Any = None) -> Any:
         """Return the weight of each token, of sum 1 in each sequence, averaged over heads.
 
         Parameters
@@ -188,7 +188,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         wanted = self._wanted(target)
         return _in_shape(sequences, self._per_token(sequences, wanted, self.model_.attend))
 
-    def evidence(self, X: Any, mask: Any = None, target: Any = None) -> Any:
+    def evidence(self, X: Any, *, mask: Any = None, target: Any = None) -> Any:
         """Return by how much each token moves the decision: it would fall by this without it.
 
         Positive for tokens that speak for the class `target`, negative for those against it. With
@@ -212,7 +212,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         compute = partial(self.model_.evidence, sign=self._sign(wanted))
         return _in_shape(sequences, self._per_token(sequences, wanted, compute))
 
-    def token_scores(self, X: Any, mask: Any = None, target: Any = None) -> Any:
+    def token_scores(self, X: Any, *, mask: Any = None, target: Any = None) -> Any:
         """Return how much each token attracts attention by itself, whatever stands beside it.
 
         Comparable between sequences of any length. Without a query, as with mean or max pooling, it
@@ -234,7 +234,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         sequences = self._fitted_sequences(X, mask)
         return _in_shape(sequences, self._token_scores(sequences, self._wanted(target)))
 
-    def learn_background(self, X: Any, mask: Any = None, target: Any = None) -> Self:
+    def learn_background(self, X: Any, *, mask: Any = None, target: Any = None) -> Self:
         """Learn the law of token scores in sequences without signal, for `locate(false_alarms=)`.
 
         Parameters
@@ -269,10 +269,10 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     def locate(
         self,
         X: Any,
+        *,
         k: int | None = None,
         mask: Any = None,
         target: Any = None,
-        *,
         false_alarms: float | None = None,
     ) -> Any:
         """Return the positions of the tokens that matter, the first first.
@@ -295,7 +295,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         >>> from sparsetoken import AttentionClassifier, digit_bags
         >>> train, test = digit_bags(6, train=120, test=40)
         >>> model = AttentionClassifier(refine=False, ridge=0.01, sharpness=2.0).fit(train.X, train.y)
-        >>> model.locate(test.X, 2).shape
+        >>> model.locate(test.X, k=2).shape
         (40, 2)
         """
         sequences = self._fitted_sequences(X, mask)
@@ -341,7 +341,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             default = wanted is None or (len(self.classes_) == 2 and wanted == 1)
             how = "" if default else f", target={self.classes_.tolist()[wanted]!r}"
             raise ParameterError(
-                "false_alarms", false_alarms, f"a call of learn_background(X_negative{how}) first"
+                "false_alarms", false_alarms, f"a call of learn_background(X_background{how}) first"
             )
         needed = int(np.ceil(sequences.lengths.max() / allowed))
         if background.count < needed:
@@ -364,7 +364,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         return found
 
     @one_thread
-    def transform(self, X: Any, mask: Any = None) -> Array:
+    def transform(self, X: Any, *, mask: Any = None) -> Array:
         """Return the attended features Xᵀ p, standardised tokens: (n, problems × heads × d).
 
         Returns

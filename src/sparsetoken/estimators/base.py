@@ -99,6 +99,7 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X: Any,
         y: Any,
         sample_weight: Any = None,
+        *,
         mask: Any = None,
         groups: Any = None,
         client: Any = None,
@@ -164,7 +165,7 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = model
         self.n_iter_ = max(1, model.iterations)
 
-    def decision_function(self, X: Any, mask: Any = None) -> Array:
+    def decision_function(self, X: Any, *, mask: Any = None) -> Array:
         """Return the decisions: (n,) for two classes, positive for the second; else (n, classes).
 
         Returns
@@ -174,7 +175,7 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decisions = self._decisions(self._fitted_sequences(X, mask))
         return decisions[0] if len(decisions) == 1 else decisions.T
 
-    def predict(self, X: Any, mask: Any = None) -> Array:
+    def predict(self, X: Any, *, mask: Any = None) -> Array:
         """Return the predicted class of each sequence.
 
         Returns
@@ -185,22 +186,22 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[predicted])
 
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any, mask: Any = None) -> Array:
+    def predict_proba(self, X: Any, *, mask: Any = None) -> Array:
         """Return the probability of each class, of shape (n, classes); logistic loss only."""
-        decisions = self.decision_function(X, mask)
+        decisions = self.decision_function(X, mask=mask)
         if decisions.ndim == 1:
             return np.column_stack([expit(-decisions), expit(decisions)])
         separate = np.maximum(expit(decisions), np.finfo(decisions.dtype).tiny)
         return np.asarray(separate / separate.sum(axis=1, keepdims=True))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None) -> float:
         """Return the share of sequences whose class is predicted rightly.
 
         Returns
         -------
         float
         """
-        predicted = self.predict(X, mask)
+        predicted = self.predict(X, mask=mask)
         if y is None:
             raise ParameterError("y", None, f"{len(predicted)} labels")
         labels = np.asarray(y)

@@ -86,7 +86,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None, groups: Any = None
+        self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None, groups: Any = None
     ) -> Self:
         """Fit to targets y of shape (n,); everything else as in `AttentionClassifier.fit`.
 
@@ -127,45 +127,68 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "classifier_")
         return int(self.classifier_.n_iter_)
 
-    def predict(self, X: Any, mask: Any = None) -> Array:
+    def predict(self, X: Any, *, mask: Any = None) -> Array:
         """Return the predicted targets, of shape (n,).
 
         Returns
         -------
         array of shape (n,)
         """
-        decisions = self._fitted().decision_function(X, mask)
+        decisions = self._fitted().decision_function(X, mask=mask)
         return np.asarray(self.middle_ + self.unit_ * decisions.astype(float))
 
-    def attention(self, X: Any, mask: Any = None) -> Any:
+    def attention(self, X: Any, *, mask: Any = None) -> Any:
         """Return the weight of each token, as `AttentionClassifier.attention`.
 
         Returns
         -------
         as `AttentionClassifier.attention`
         """
-        return self._fitted().attention(X, mask)
+        return self._fitted().attention(X, mask=mask)
 
-    def evidence(self, X: Any, mask: Any = None) -> Any:
+    def evidence(self, X: Any, *, mask: Any = None) -> Any:
         """Return by how much the prediction would fall without each token, in the target's units.
 
         Returns
         -------
         as `attention`
         """
-        evidence = self._fitted().evidence(X, mask)
+        evidence = self._fitted().evidence(X, mask=mask)
         if isinstance(evidence, list):
             return [self.unit_ * one for one in evidence]
         return self.unit_ * evidence
 
-    def locate(self, X: Any, k: int | None = None, mask: Any = None) -> Any:
-        """Return the k most attended tokens, as `AttentionClassifier.locate`.
+    def token_scores(self, X: Any, *, mask: Any = None) -> Any:
+        """Return how much each token attracts attention, as `AttentionClassifier.token_scores`.
+
+        Returns
+        -------
+        as `attention`
+        """
+        return self._fitted().token_scores(X, mask=mask)
+
+    def learn_background(self, X: Any, *, mask: Any = None) -> Self:
+        """Learn token scores in sequences without tokens that matter, for `locate(false_alarms=)`.
+
+        X and mask are as in `fit`, and were not used there.
+
+        Returns
+        -------
+        the regressor itself
+        """
+        self._fitted().learn_background(X, mask=mask)
+        return self
+
+    def locate(
+        self, X: Any, *, k: int | None = None, mask: Any = None, false_alarms: float | None = None
+    ) -> Any:
+        """Return the positions of the tokens that matter, as `AttentionClassifier.locate`.
 
         Returns
         -------
         as `AttentionClassifier.locate`
         """
-        return self._fitted().locate(X, k, mask)
+        return self._fitted().locate(X, k=k, mask=mask, false_alarms=false_alarms)
 
     def _fitted(self) -> AttentionClassifier:
         check_is_fitted(self, "classifier_")

@@ -61,7 +61,7 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.max_tokens = max_tokens
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, mask: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, mask: Any = None) -> Self:
         """Fit the transformer on the tokens of all sequences; X and mask as in the classifiers.
 
         Returns
@@ -77,7 +77,7 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.transformer_ = clone(self.transformer).fit(tokens)
         return self
 
-    def transform(self, X: Any, mask: Any = None) -> Any:
+    def transform(self, X: Any, *, mask: Any = None) -> Any:
         """Return the sequences with every token transformed.
 
         Returns
