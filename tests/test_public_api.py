@@ -101,6 +101,11 @@ def test_one_default_of_workers_in_python_and_one_on_the_command_line() -> None:
     assert set(asked.values()) == {os.cpu_count()}
 
 
+def test_functions_have_workers_and_a_seed_where_scikit_learn_s_classes_have_other_words() -> None:
+    for name, parameters in FUNCTIONS.items():
+        assert not {"n_jobs", "random_state"} & {one.name for one in parameters}, name
+
+
 def test_seeds_are_0_unless_another_is_named() -> None:
     seeds = [one for parameters in FUNCTIONS.values() for one in parameters if one.name == "seed"]
     assert len(seeds) > 8

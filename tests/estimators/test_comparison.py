@@ -100,7 +100,7 @@ def test_groups_scoring_and_jobs() -> None:
             "logistic": make_pipeline(mean, LogisticRegression()),
         },
     }
-    one, two = compare(X, y, **options), compare(X, y, **options, n_jobs=2)
+    one, two = compare(X, y, **options), compare(X, y, **options, workers=2)
     assert one.scoring == ("balanced_accuracy", "auc")
     assert "kernel mean" not in [row.name for row in one.rows]
     assert [row.error for row in one.rows] == [row.error for row in two.rows]
@@ -186,6 +186,12 @@ def test_bad_requests() -> None:
         compare(X, y, repeats=10**12)
     with pytest.raises(ParameterError, match="two folds"):
         compare(X, y, cv=ShuffleSplit(n_splits=1))
+    for seed in (-1, 0.5, None, 2**32):
+        with pytest.raises(ParameterError, match=r"^seed = "):
+            compare(X, y, seed=seed)  # type: ignore[arg-type]
+    for workers in (0, -1, 2000, None):
+        with pytest.raises(ParameterError, match=r"^workers = "):
+            compare(X, y, workers=workers)  # type: ignore[arg-type]
 
 
 def test_localisation_score_by_hand() -> None:
@@ -224,8 +230,8 @@ def test_units_whose_squares_no_float_holds_change_nothing(power: int, form: str
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((120, 3, 4)), np.arange(120) % 2
     X[y == 1, 0] += 3
-    plain = compare(X, y, cv=2, repeats=1, classifiers=QUICK, random_state=0)
+    plain = compare(X, y, cv=2, repeats=1, classifiers=QUICK, seed=0)
     odd = np.ldexp(X, power)
     given = list(odd) if form == "list" else odd
-    found = compare(given, y, cv=2, repeats=1, classifiers=QUICK, random_state=0)
+    found = compare(given, y, cv=2, repeats=1, classifiers=QUICK, seed=0)
     assert [row.error for row in found.rows] == [row.error for row in plain.rows]

@@ -22,7 +22,7 @@ from sparsetoken.estimators.scaling import in_plain_units
 from sparsetoken.estimators.sequences import Sequences, as_sequences
 from sparsetoken.estimators.token_evidence import draw_attention, explain
 from sparsetoken.estimators.tokenwise import TokenWise
-from sparsetoken.limits import MOST_REPEATS
+from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
 from sparsetoken.records import preformatted, to_frame
 from sparsetoken.uncertainty import standard_error
 from sparsetoken.validation import ParameterError, integer
@@ -32,6 +32,8 @@ __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference"
 EXAMPLES_SHOWN = 12
 # A class rarer than this makes accuracy say little: ranking is scored instead.
 RARE = 0.2
+# scikit-learn takes seeds of 32 bits; repeats of the folds count on from it.
+_LARGEST_SEED = 2**32 - 1 - MOST_REPEATS
 
 
 class _Landmarks(Nystroem):  # type: ignore[misc]
@@ -266,8 +268,8 @@ def compare(
     scoring: Any = None,
     transformer: Any = None,
     classifiers: Mapping[str, Any] | None = None,
-    n_jobs: int | None = None,
-    random_state: int | None = 0,
+    seed: int = 0,
+    workers: int = 1,
 ) -> Comparison:
     """Compare attention with pooling, a kernel mean and a vectorised classifier.
 
@@ -290,10 +292,10 @@ def compare(
     classifiers : dict of name to classifier, pipeline or search, optional
         Replaces or adds classifiers, None leaves one out; "attention" is the one that the others
         are compared with.
-    n_jobs : int, optional
-        Folds that are fitted at the same time (joblib).
-    random_state : int or None
-        Seed of the folds and of the default classifiers.
+    seed : int
+        Of the folds and of the default classifiers.
+    workers : int
+        Processes, each with a fold of its own; the result does not depend on it.
 
     Returns
     -------
@@ -317,11 +319,12 @@ def compare(
     sequences = as_sequences(X)
     y = np.asarray(y)
     scorers = _scorers(scoring, y)
-    candidates = _candidates(sequences, transformer, classifiers, random_state)
-    folds = _folds(cv, repeats, X, y, groups, random_state)
+    seed = integer("seed", seed, low=0, high=_LARGEST_SEED)
+    workers = integer("workers", workers, low=1, high=MOST_WORKERS)
+    candidates = _candidates(sequences, transformer, classifiers, seed)
+    folds = _folds(cv, repeats, X, y, groups, seed)
     # joblib would start every process that it is asked for.
-    processes = n_jobs if n_jobs is None else min(n_jobs, len(folds))
-    results = Parallel(n_jobs=processes)(
+    results = Parallel(n_jobs=min(workers, len(folds)))(
         delayed(_one_fold)(candidates, scorers, X, y, train, test) for train, test in folds
     )
     shared = float(np.mean([len(test) / len(train) for train, test in folds]))
@@ -432,22 +435,22 @@ def _candidates(
     sequences: Sequences,
     transformer: Any,
     classifiers: Mapping[str, Any] | None,
-    random_state: int | None,
+    seed: int,
 ) -> dict[str, Any]:
     """Return the classifiers by name, attention last."""
-    kernel = _Landmarks(n_components=100, random_state=random_state)
+    kernel = _Landmarks(n_components=100, random_state=seed)
     known: dict[str, Any] = {
         "pooled": PooledClassifier(),
         "max-pooled": PooledClassifier(pooling="max"),
         "mean|max|min": PooledClassifier(pooling="mean|max|min"),
         "kernel mean": make_pipeline(
-            TokenWise(make_pipeline(StandardScaler(), kernel), random_state=random_state),
+            TokenWise(make_pipeline(StandardScaler(), kernel), random_state=seed),
             PooledClassifier(),
         ),
     }
     if np.all(sequences.lengths == sequences.lengths[0]):
         known["vectorised"] = VectorisedClassifier()
-    known["attention"] = AttentionClassifier(random_state=random_state)
+    known["attention"] = AttentionClassifier(random_state=seed)
     known |= classifiers or {}
     attention = known.pop("attention")
     last = attention[-1] if hasattr(attention, "steps") else attention
@@ -462,24 +465,20 @@ def _candidates(
     return known
 
 
-def _folds(
-    cv: Any, repeats: int, X: Any, y: Array, groups: Any, random_state: int | None
-) -> list[Any]:
+def _folds(cv: Any, repeats: int, X: Any, y: Array, groups: Any, seed: int) -> list[Any]:
     places = np.zeros(len(X))
     if isinstance(cv, int) and not isinstance(cv, bool):
         largest = int(np.unique(y, return_counts=True)[1].max())
         count = integer("cv", cv, low=2, high=max(2, largest))
         repeats = integer("repeats", repeats, low=1, high=MOST_REPEATS)
         if groups is None:
-            cv = RepeatedStratifiedKFold(
-                n_splits=count, n_repeats=repeats, random_state=random_state
-            )
+            cv = RepeatedStratifiedKFold(n_splits=count, n_repeats=repeats, random_state=seed)
         else:
             return [
                 fold
                 for repeat in range(repeats)
                 for fold in StratifiedGroupKFold(
-                    count, shuffle=True, random_state=(random_state or 0) + repeat
+                    count, shuffle=True, random_state=seed + repeat
                 ).split(places, y, groups)
             ]
     folds = list(check_cv(cv, y, classifier=True).split(places, y, groups))

@@ -197,7 +197,7 @@ def diagnose(
             progress(done, total)
 
     own = None if attention is None else {"attention": attention}
-    comparison = compare(X, labels, cv=cv, repeats=repeats, classifiers=own, random_state=seed)
+    comparison = compare(X, labels, cv=cv, repeats=repeats, classifiers=own, seed=seed)
     one_more()
     known = attention if isinstance(attention, AttentionClassifier) else None
     signal, projections = estimate_signal(
