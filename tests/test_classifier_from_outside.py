@@ -85,6 +85,41 @@ def test_a_map_predicts_an_imported_classifier_in_worker_processes(folder: Path)
         assert row["test_error_summed"] != row["test_error_pooled"]
 
 
+IN_WORKERS = """
+from sparsetoken import Task, Training, phase_map, simulate
+from sparsetoken.simulation import trials
+
+if __name__ == "__main__":
+    trials.START_OF_PROCESSES = 0.0
+    task, training = Task(8, 2, 3.0), Training(2.0, 2.0, ridge=0.1)
+    options = {"dimension": 20, "trials": 3, "classifier": "summed"}
+    axes = {"x": ("strength", [2.0, 3.0]), "y": ("alpha", [1.0, 2.0]), "classifiers": ["summed"]}
+    alone, shared = (
+        (
+            simulate(task, training, workers=workers, **options).values("test_error"),
+            phase_map(task, training, workers=workers, **axes).errors["summed"].tolist(),
+        )
+        for workers in (1, 2)
+    )
+    print(alone == shared)
+"""
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "",  # defined by the program itself, which workers cannot import
+        "from sparsetoken.extensions import import_extensions\nimport_extensions(['summed'])\n",
+    ],
+)
+def test_trials_and_maps_hand_a_classifier_on_to_their_workers(
+    folder: Path, beginning: str
+) -> None:
+    definition = beginning or (folder / "summed.py").read_text()
+    (folder / "program.py").write_text(definition + IN_WORKERS)
+    assert run_python(folder, "program.py").split() == ["True"]
+
+
 EXPLORED = """
 from sparsetoken.extensions import import_extensions
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparsetoken import ParameterError, Store
-from sparsetoken.extensions import import_extensions
+from sparsetoken.extensions import additions, import_extensions, make_known
+from sparsetoken.theory.laws import LAWS, ClassifierLaw
 
 MODULE = """
 import numpy as np
@@ -125,3 +126,19 @@ def test_a_module_that_fails_is_one_message(folder: Path) -> None:
     done = command(folder, "align", "--import", "broken")
     assert (done.returncode, "SystemExit: 3" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
+
+
+def test_what_was_added_last_is_what_a_process_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker serves one program after another, and may have seen the same addition before."""
+    states = []
+    for fixed_length in (True, False):
+        monkeypatch.setitem(
+            LAWS, "mine", ClassifierLaw(LAWS["pooled"].make, fixed_length=fixed_length)
+        )
+        states.append(additions())
+    monkeypatch.delitem(LAWS, "mine")
+    assert b"mine" not in additions()
+    for index in (0, 1, 0):
+        make_known(states[index])
+        assert LAWS["mine"].fixed_length is (index == 0)
+    del LAWS["mine"]

@@ -110,6 +110,7 @@ FOUNDATION = {
     "limits",
     "validation",
     "arrays",
+    "extensions",
     "records",
     "uncertainty",
     "numerics",
@@ -127,7 +128,7 @@ MAY_IMPORT = {
     "uncertainty": {"arrays"},
     "records": {"validation", "plotting"},
     "numerics": {"arrays", "validation"},
-    "losses": {"arrays", "validation", "numerics"},
+    "losses": {"arrays", "validation", "numerics", "extensions"},
     "informative": {"arrays", "validation"},
     "task": {"arrays", "validation", "numerics", "losses", "informative"},
     "plotting": {"arrays", "validation", "files"},
@@ -135,8 +136,7 @@ MAY_IMPORT = {
     "theory": FOUNDATION,
     "simulation": BELOW_LEARNING,
     "estimators": BELOW_LEARNING | {"plotting"},
-    "planning": BELOW_LEARNING
-    | {"theory", "simulation", "estimators", "plotting", "files", "extensions"},
+    "planning": BELOW_LEARNING | {"theory", "simulation", "estimators", "plotting", "files"},
 }
 MAY_IMPORT["sweeps"] = MAY_IMPORT["planning"]
 MAY_IMPORT["reproduce"] = MAY_IMPORT["sweeps"] | {"sweeps"}

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from sparsetoken.arrays import Array
+from sparsetoken.extensions import extensible
 from sparsetoken.numerics.roots import increasing_root
 from sparsetoken.validation import ParameterError, choice, instance
 
@@ -342,6 +343,7 @@ class Hinge(Loss):
 
 _BUILT_IN = (Logistic(), Square(), SquaredHinge(), Hinge())
 _REGISTRY: dict[str, Loss] = {loss.name: loss for loss in _BUILT_IN}
+extensible(__name__, _REGISTRY)
 
 
 def loss_names() -> list[str]:

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from sparsetoken.extensions import import_extensions, imported_extensions
+from sparsetoken.extensions import additions, make_known
 from sparsetoken.numerics.memory import path_memory
 
 __all__ = ["finished"]
@@ -22,8 +22,8 @@ def finished(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[tuple[i
 
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=min(workers, len(calls)), return_as="generator_unordered")
-        modules = imported_extensions()
-        jobs = (delayed(_in_worker)(modules, index, call) for index, call in enumerate(calls))
+        added = additions()
+        jobs = (delayed(_in_worker)(added, index, call) for index, call in enumerate(calls))
         results = pool(jobs)
         try:
             for result in results:  # noqa: UP028
@@ -36,11 +36,11 @@ def finished(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[tuple[i
                 results.close()
 
 
-def _in_worker(modules: Sequence[str], index: int, call: Callable[[], T]) -> tuple[int, T]:
-    """Make known what the caller's modules have added; return the index and the result.
+def _in_worker(added: bytes, index: int, call: Callable[[], T]) -> tuple[int, T]:
+    """Make known what the caller's program has added; return the index and the result.
 
     In a process of its own a call is a path of its own.
     """
-    import_extensions(modules)
+    make_known(added)
     with path_memory():
         return index, call()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sparsetoken.arrays import Array
+from sparsetoken.extensions import extensible
 from sparsetoken.learning.features import (
     features,
 )
@@ -230,6 +231,7 @@ SAMPLERS: dict[str, ClassifierSampler] = {
     "pooled": _Linear("pooled", reduced_pooled, _pooled_geometry, every_token=False),
     "vectorised": _Linear("vectorised", reduced_vectorised, VectorisedGeometry, every_token=True),
 }
+extensible(__name__, SAMPLERS)
 
 
 def orthogonal(signal: Array, vector: Array) -> Array:

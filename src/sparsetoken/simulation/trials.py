@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sparsetoken import validation
+from sparsetoken.extensions import additions, make_known
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
-from sparsetoken.losses import Loss, get_loss, register_loss
 from sparsetoken.numerics.memory import require_memory
 from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.records import UNCERTAINTY, Record
@@ -395,9 +395,10 @@ def iterate_trials(
 
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=min(workers, trials - done), return_as="generator_unordered")
+        added = additions()
         yield from pool(
             delayed(_run_in_worker)(
-                get_loss(training.loss),
+                added,
                 task,
                 training,
                 dimension=dimension,
@@ -413,9 +414,9 @@ def _processes_pay(seconds: float, done: int, trials: int) -> bool:
     return done > 0 and seconds / done * (trials - done) > START_OF_PROCESSES
 
 
-def _run_in_worker(loss: Loss, *args: Any, **options: Any) -> Trial:
-    """Make the loss known, which may have been registered by the caller's program; run a trial."""
-    register_loss(loss)
+def _run_in_worker(added: bytes, *args: Any, **options: Any) -> Trial:
+    """Make known what the caller's program has added; run a trial."""
+    make_known(added)
     return run_trial(*args, **options)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.extensions import extensible
 from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.interpolation import ScaleRange, scale_ranges
@@ -438,6 +439,7 @@ LAWS: dict[str, ClassifierLaw] = {
     "pooled": ClassifierLaw(lambda task, *_: pooled_law(task)),
     "vectorised": ClassifierLaw(lambda task, *_: vectorised_law(task), fixed_length=True),
 }
+extensible(__name__, LAWS)
 
 
 def classifier_law(name: str) -> ClassifierLaw:
