@@ -584,6 +584,14 @@ def test_groups_are_found_whatever_the_order_and_copies_are_weights() -> None:
     np.testing.assert_allclose(copies, centres, atol=1e-9)
 
 
+def test_groups_move_with_their_features() -> None:
+    features = np.random.default_rng(0).standard_normal((200, 4))
+    weights, offset = np.full(200, 1 / 200), np.array([0.0, 30.0, 0.0, -10.0])
+    centres = centres_of_groups(features, weights, 3)
+    moved = centres_of_groups(features + offset, weights, 3)
+    np.testing.assert_allclose(moved, centres + offset, atol=1e-9)
+
+
 def test_two_heads_leave_the_place_between_two_kinds_of_evidence() -> None:
     areas, objectives = np.empty((3, 2)), np.empty((3, 2))
     for seed in range(3):
