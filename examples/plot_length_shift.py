@@ -29,14 +29,14 @@ print(found[2])
 plt.rcParams.update(STYLE)
 figure, axes = plt.subplots(layout="constrained")
 looks = {
-    "trained_error": LOOKS["attention"].named("as trained"),
-    "trained_best_bias_error": SERIES[1].named("best bias"),
-    "hard_best_bias_error": SERIES[2].named("hard maximum, best bias"),
-    "best_pair_error": LOOKS["vectorised"].named("best sharpness and bias"),
-    "bayes_error": LOOKS["bayes"].named("Bayes floor"),
+    "trained_test_error": LOOKS["attention"].named("as trained"),
+    "trained_best_bias_test_error": SERIES[1].named("best bias"),
+    "hard_best_bias_test_error": SERIES[2].named("hard maximum, best bias"),
+    "best_pair_test_error": LOOKS["vectorised"].named("best sharpness and bias"),
+    "oracle_test_error": LOOKS["bayes"].named("Bayes floor"),
 }
 for name, look in looks.items():
-    line = "--" if name == "bayes_error" else "-"
+    line = "--" if name == "oracle_test_error" else "-"
     draw_theory(axes, lengths, found.column(name), look, linestyle=line)
 axes.set(xscale="log", xlabel="length at test time, L", ylabel="test error", ylim=(0, 0.52))
 axes.legend()

@@ -33,7 +33,7 @@ CURVES: dict[str, Callable[[], Curve[Any]]] = {
     "alpha": lambda: capacity_curve(TASK, values=[2.0, 3.0], classifier="pooled"),
     "strength": lambda: strength_curve(TASK, values=[5, 10], error=0.1, classifier="pooled"),
     "test_error of the floor": lambda: floor_curve(TASK, values=[1.0, 2.0]),
-    "trained_error": lambda: shift(TASK, TRAINING, values=[10, 20], tolerance=1e-2),
+    "trained_test_error": lambda: shift(TASK, TRAINING, values=[10, 20], tolerance=1e-2),
     "test_error of a descent": lambda: descend(TASK, STEPS),
     "test_error of trials": lambda: simulate_descent(TASK, STEPS, dimension=20, trials=2),
     "recall": lambda: predict(TASK, TRAINING, classifier="pooled").roc(),

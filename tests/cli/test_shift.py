@@ -29,7 +29,7 @@ def test_shift_shows_every_way_of_use_and_says_what_repairs_it():
         "sharpness 2 best bias",
         "hard best bias",
         "best pair",
-        "bayes",
+        "oracle",
     ):
         assert words in text
     assert "two numbers, it errs in 0.077" in text
@@ -51,17 +51,17 @@ def test_shift_as_json_and_as_a_picture(tmp_path):
     expected = predict(
         TASK, TRAINING, query=Query(0.9, 1.0), at=TASK.replace(length=60), tolerance=1e-3
     )
-    assert row["trained_error"] == pytest.approx(expected.test_error, abs=2e-3)
+    assert row["trained_test_error"] == pytest.approx(expected.test_error, abs=2e-3)
     assert (
-        row["best_pair_error"]
+        row["best_pair_test_error"]
         <= min(
             value
             for name, value in row.items()
-            if name.endswith("_error") and name != "bayes_error"
+            if name.endswith("_test_error") and name != "oracle_test_error"
         )
         + 2e-3
     )
-    assert row["bayes_error"] < row["best_pair_error"]
+    assert row["oracle_test_error"] < row["best_pair_test_error"]
     assert picture.read_text().startswith("<?xml")
 
 
@@ -82,8 +82,8 @@ def test_shift_over_another_field_in_python():
 def test_shift_without_a_floor_within_reach():
     long = Task(20, 2, 5.0)
     (only,) = shift(*(long, TRAINING), values=[5000], query=Query(0.9, 2.0), tolerance=0.1)
-    assert only.floor is None
-    assert "bayes_error" not in only.to_dict()
+    assert only.oracle_test_error is None
+    assert "oracle_test_error" not in only.to_dict()
 
 
 def test_predict_with_metrics_sharpness_and_bias():

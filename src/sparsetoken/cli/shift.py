@@ -130,15 +130,15 @@ def _print(found: "Curve[Shift]") -> None:
             for cell in cells:
                 table.add_column(cell, justify="right")
         else:
-            table.add_row(name.removesuffix("_error").replace("_", " "), *cells)
+            table.add_row(name.removesuffix("_test_error").replace("_", " "), *cells)
     Console().print(table)
     bars = [row[name] for row in rows for name in row if name.endswith("_uncertainty")]
     click.echo(f"Numerical errors are below {max(bars):.1g}.")
     last, pair = rows[-1], found.records[-1].ways["best_pair"]
     click.echo(
         f"At {found.over.removeprefix('at_')} {found.values[-1]:g} the trained classifier errs in "
-        f"{last['trained_error']:.3g} of cases, with the best bias in "
-        f"{last['trained_best_bias_error']:.3g}. With sharpness {pair.at_sharpness:.3g} and bias "
+        f"{last['trained_test_error']:.3g} of cases, with the best bias in "
+        f"{last['trained_best_bias_test_error']:.3g}. With sharpness {pair.at_sharpness:.3g} and bias "
         f"{pair.at_bias:.3g}, two numbers, it errs in {pair.test_error:.3g}."
     )
 
@@ -148,7 +148,7 @@ def _cell(name: str, value: float | None) -> str:
         return "-"
     if isinstance(value, int):
         return str(value)
-    return f"{value:.4f}" if name.endswith("_error") else f"{value:.4g}"
+    return f"{value:.4f}" if name.endswith("_test_error") else f"{value:.4g}"
 
 
 def _draw(path: Path, found: "Curve[Shift]", logarithmic: bool) -> None:
@@ -166,17 +166,19 @@ def _draw(path: Path, found: "Curve[Shift]", logarithmic: bool) -> None:
 
     figure, (axes,) = new_figure(panel_height=3.2)
     rows = found.to_rows()
-    drawn = [name for name in rows[0] if name.endswith("_error")]
-    fixed = {"trained_error": LOOKS["attention"], "bayes_error": LOOKS["bayes"]}
+    drawn = [name for name in rows[0] if name.endswith("_test_error")]
+    fixed = {"trained_test_error": LOOKS["attention"], "oracle_test_error": LOOKS["bayes"]}
     others = iter((*SERIES[:3], LOOKS["vectorised"], LOOKS["pooled"], *SERIES[4:]))
     for name in drawn:
-        if name.startswith(("hard_error", "sharpness_")) and not name.endswith("best_bias_error"):
+        if name.startswith(("hard_test_error", "sharpness_")) and not name.endswith(
+            "best_bias_test_error"
+        ):
             continue  # without a fitting bias they are as bad as the trained one
         look = fixed.get(name) or next(others)
         heights = [row[name] for row in rows]
         bars = [row[name + "_uncertainty"] for row in rows]
-        label = name.removesuffix("_error").replace("_", " ")
-        line = "--" if name == "bayes_error" else "-"
+        label = name.removesuffix("_test_error").replace("_", " ")
+        line = "--" if name == "oracle_test_error" else "-"
         draw_band(axes, found.values, heights, bars, look.named(label), linestyle=line)
     axes.set_xlabel(named(found.over.removeprefix("at_")) + " at test time")
     axes.set_ylabel(named("test_error"))

@@ -28,9 +28,9 @@ class Shift(Record):
         `Prediction` by the way of use: "trained", "hard" (all weight on the largest score) or a
         sharpness such as "sharpness_2", each also with the best bias ("trained_best_bias"), and
         "best_pair", the best sharpness with the best bias.
-    floor : float or None
+    oracle_test_error : float or None
         The error of the Bayes oracle, which knows the signal; None where it is out of reach.
-    floor_uncertainty : float or None
+    oracle_test_error_uncertainty : float or None
 
     Examples
     --------
@@ -42,8 +42,8 @@ class Shift(Record):
     """
 
     ways: dict[str, Prediction]
-    floor: float | None
-    floor_uncertainty: float | None
+    oracle_test_error: float | None
+    oracle_test_error_uncertainty: float | None
 
     @property
     def best(self) -> str:
@@ -59,12 +59,13 @@ class Shift(Record):
         """
         flat: dict[str, Any] = {}
         for name, found in self.ways.items():
-            flat[f"{name}_error"] = found.test_error
-            flat[f"{name}_error{UNCERTAINTY}"] = found.uncertainty.test_error
+            flat[f"{name}_test_error"] = found.test_error
+            flat[f"{name}_test_error{UNCERTAINTY}"] = found.uncertainty.test_error
         pair = self.ways["best_pair"]
         flat |= {"best_sharpness": pair.at_sharpness, "best_bias": pair.at_bias}
-        if self.floor is not None:
-            flat |= {"bayes_error": self.floor, "bayes_error" + UNCERTAINTY: self.floor_uncertainty}
+        if self.oracle_test_error is not None:
+            known = "oracle_test_error"
+            flat |= {name: getattr(self, name) for name in (known, known + UNCERTAINTY)}
         return flat
 
 
@@ -123,7 +124,7 @@ def shift(
         predictor.usage = Usage(at, BEST, recalibrate=True)
         ways["best_pair"] = predictor.predict(task, training)
         points.append(value)
-        found.append(Shift(ways, *_floor(at)))
+        found.append(Shift(ways, *_oracle(at)))
     fixed = {"classifier": "attention", **task.to_dict(), **training.to_dict()}
     fixed |= query.to_dict() if query is not None else {}
     return Curve(f"at_{over}", tuple(points), tuple(found), fixed)
@@ -134,7 +135,7 @@ def _named(sharpness: float) -> str:
     return "hard" if math.isinf(value) else f"sharpness_{value:g}"
 
 
-def _floor(task: Task) -> tuple[float | None, float | None]:
+def _oracle(task: Task) -> tuple[float | None, float | None]:
     try:
         found = oracle(task, classifier="bayes")
     except ParameterError:  # too long for several informative tokens
