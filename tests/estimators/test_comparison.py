@@ -34,10 +34,11 @@ def test_attention_pays_where_the_signal_is_sparse() -> None:
         *("pooled", "max-pooled", "mean|max|min", "kernel mean", "vectorised", "attention")
     ]
     pooled = found.differences[0]
-    assert pooled.difference < -2 * pooled.standard_error
+    assert pooled.difference < -2 * pooled.uncertainty
     assert found.attended_tokens < 6
-    assert found.sharpness > 1
+    assert found.log_attention_spread > 1
     assert "attention" in str(found)
+    assert {row["measure"] for row in found.to_rows()} == {found.measure} == {"error"}
     assert found.to_rows()[0]["attention_minus_it"] == pooled.difference
     assert found.to_rows()[-1]["attention_minus_it"] is None
 
@@ -82,6 +83,9 @@ def test_rare_classes_are_ranked_not_counted() -> None:
     assert attention.scores["auc"][0] > pooled.scores["auc"][0] + 0.05
     assert attention.error == pytest.approx(1 - attention.scores["auc"][0])
     assert found.to_rows()[0]["auc_uncertainty"] == pooled.scores["auc"][1]
+    # A row alone says that its error is no share of mistakes.
+    assert {row.measure for row in found.rows} == {"1 - auc"}
+    assert [row["measure"] for row in found.to_rows()] == ["1 - auc"] * len(found.rows)
 
 
 def test_groups_scoring_and_jobs() -> None:
@@ -132,10 +136,10 @@ def test_standard_errors_are_those_of_nadeau_and_bengio() -> None:
     for row in found.rows:
         assert len(row.errors) == 5
         expected = np.sqrt((1 / 5 + 15 / 45) * np.var(row.errors, ddof=1))
-        assert row.standard_error == pytest.approx(expected)
+        assert row.uncertainty == pytest.approx(expected)
     gaps = found.rows[-1].errors - found.rows[0].errors
     expected = np.sqrt((1 / 5 + 15 / 45) * np.var(gaps, ddof=1))
-    assert found.differences[0].standard_error == pytest.approx(expected)
+    assert found.differences[0].uncertainty == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("form", ["list", "masked"])

@@ -140,7 +140,7 @@ def test_soft_attention_is_named_only_if_it_costs() -> None:
         return SimpleNamespace(
             comparison=SimpleNamespace(attended_tokens=attended),
             signal=SimpleNamespace(informative=1.0),
-            attention=SimpleNamespace(error=error, standard_error=0.01),
+            attention=SimpleNamespace(error=error, uncertainty=0.01),
             limits={"learnt": 0.05},
             length=20.0,
             errs="errs",

@@ -52,8 +52,11 @@ class ComparisonRow:
     Attributes
     ----------
     name : str
-    error, standard_error : float
-        One minus the first score, its mean over folds.
+    measure : str
+        What the error is: one minus the first score, so "error" for the accuracy, "1 - auc" for the
+        area under the ROC curve, and the like.
+    error, uncertainty : float
+        Its mean over folds, and the standard error of that.
     errors : array of shape (folds,)
     scores : dict from the name of a score to (mean, standard error)
     coefficients : int or None
@@ -61,8 +64,9 @@ class ComparisonRow:
     """
 
     name: str
+    measure: str
     error: float
-    standard_error: float
+    uncertainty: float
     errors: Array
     scores: Mapping[str, tuple[float, float]]
     coefficients: int | None
@@ -70,11 +74,19 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Error of attention minus error of another classifier, on the same folds."""
+    """Error of attention minus error of another classifier, on the same folds.
+
+    Attributes
+    ----------
+    name : str
+        The other classifier.
+    difference, uncertainty : float
+        The mean over folds, and its standard error.
+    """
 
     name: str
     difference: float
-    standard_error: float
+    uncertainty: float
 
 
 @dataclass(frozen=True)
@@ -98,8 +110,9 @@ class Comparison:
         Attention minus each of the others; negative where attention is better.
     scoring : tuple of str
         The scores; the first decides.
-    sharpness : float
-        Spread of log-attention within a sequence, the mean over test folds; 0 is pooling.
+    log_attention_spread : float
+        Standard deviation of log-attention within a sequence, the mean over test folds; 0 is
+        pooling. For a softmax, it is that of the scores.
     attended_tokens : float
         Mean of 1/Σ p²: the number of tokens that attention is spread over.
     mean_length : float
@@ -118,27 +131,28 @@ class Comparison:
     rows: tuple[ComparisonRow, ...]
     differences: tuple[PairedDifference, ...]
     scoring: tuple[str, ...]
-    sharpness: float
+    log_attention_spread: float
     attended_tokens: float
     mean_length: float
     examples: tuple[AttentionExample, ...]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a dict a classifier: error, scores and attention's difference, with bars."""
+        """Return a dict a classifier: what was measured, scores, attention's difference, with bars."""
         differences = {entry.name: entry for entry in self.differences}
         rows = []
         for row in self.rows:
             entry = differences.get(row.name)
             line: dict[str, Any] = {
                 "classifier": row.name,
+                "measure": row.measure,
                 "error": row.error,
-                "error_uncertainty": row.standard_error,
+                "error_uncertainty": row.uncertainty,
             }
             for name, (mean, error) in row.scores.items():
                 line |= {name: mean, f"{name}_uncertainty": error}
             line |= {
                 "attention_minus_it": entry.difference if entry else None,
-                "attention_minus_it_uncertainty": entry.standard_error if entry else None,
+                "attention_minus_it_uncertainty": entry.uncertainty if entry else None,
                 "coefficients": row.coefficients,
             }
             rows.append(line)
@@ -154,23 +168,23 @@ class Comparison:
     @property
     def measure(self) -> str:
         """What the rows call their error: "error", or "1 - auc" and the like for another score."""
-        return "error" if self.scoring[0] == "accuracy" else f"1 - {self.scoring[0]}"
+        return self.rows[0].measure
 
     @property
     def advice(self) -> str:
         """Whether attention pays here, in a sentence."""
         rival = min(self.rows[:-1], key=lambda row: row.error)
         paired = next(entry for entry in self.differences if entry.name == rival.name)
-        gap = f"{abs(paired.difference):.3f} ± {paired.standard_error:.3f}"
+        gap = f"{abs(paired.difference):.3f} ± {paired.uncertainty:.3f}"
         focus = (
             f"it looks at {self.attended_tokens:.1f} of {self.mean_length:.1f} tokens on average"
         )
-        if paired.difference < -2 * paired.standard_error:
+        if paired.difference < -2 * paired.uncertainty:
             return (
                 f"Attention pays: its {self.measure} is {gap} below that of {rival.name}, and "
                 f"{focus}."
             )
-        if paired.difference > 2 * paired.standard_error:
+        if paired.difference > 2 * paired.uncertainty:
             return (
                 f"Attention does not pay: its {self.measure} is {gap} above that of {rival.name}; "
                 "use that."
@@ -201,14 +215,17 @@ class Comparison:
         for row in self.rows:
             cells = [
                 f"{row.name:<{width}}",
-                f"{row.error:.3f} ± {row.standard_error:.3f}".rjust(15),
+                f"{row.error:.3f} ± {row.uncertainty:.3f}".rjust(15),
             ]
             cells += [f"{row.scores[n][0]:.3f} ± {row.scores[n][1]:.3f}".rjust(17) for n in others]
             entry = differences.get(row.name)
             if entry is not None:
-                cells.append(f"{entry.difference:+.3f} ± {entry.standard_error:.3f}".rjust(18))
+                cells.append(f"{entry.difference:+.3f} ± {entry.uncertainty:.3f}".rjust(18))
             lines.append("  ".join(cells))
-        lines.append(f"sharpness {self.sharpness:.2f}, attended tokens {self.attended_tokens:.2f}")
+        lines.append(
+            f"attended tokens {self.attended_tokens:.2f} of {self.mean_length:.1f}, spread of "
+            f"log-attention {self.log_attention_spread:.2f}"
+        )
         lines.append(self.advice)
         return "\n".join(lines)
 
@@ -236,7 +253,7 @@ class Comparison:
             left.errorbar(
                 row.error,
                 position,
-                xerr=row.standard_error,
+                xerr=row.uncertainty,
                 color=look.colour,
                 marker=look.marker,
                 linestyle="none",
@@ -342,7 +359,7 @@ def compare(
         rows=rows,
         differences=tuple(_paired(rows[-1], row, shared) for row in rows[:-1]),
         scoring=tuple(scorers),
-        sharpness=float(np.mean([fold.sharpness for fold in results])),
+        log_attention_spread=float(np.mean([fold.log_spread for fold in results])),
         attended_tokens=float(np.mean([fold.attended for fold in results])),
         mean_length=float(sequences.lengths.mean()),
         examples=tuple(results[0].examples),
@@ -355,7 +372,7 @@ class _Fold:
 
     scores: dict[str, list[float]]
     coefficients: dict[str, int | None]
-    sharpness: float
+    log_spread: float
     attended: float
     examples: list[AttentionExample]
 
@@ -524,8 +541,15 @@ def _row(
         for one, values in zip(names, scores.T, strict=True)
     }
     errors = 1 - scores[:, 0]
-    spread = standard_error(errors, shared=shared)
-    return ComparisonRow(name, float(errors.mean()), spread, errors, measures, coefficients)
+    return ComparisonRow(
+        name,
+        measure="error" if names[0] == "accuracy" else f"1 - {names[0]}",
+        error=float(errors.mean()),
+        uncertainty=standard_error(errors, shared=shared),
+        errors=errors,
+        scores=measures,
+        coefficients=coefficients,
+    )
 
 
 def _paired(attention: ComparisonRow, other: ComparisonRow, shared: float) -> PairedDifference:

@@ -120,6 +120,7 @@ class Diagnosis(Record):
             "dimension": self.dimension,
             **self.signal.to_dict(),
             "attended_tokens": self.comparison.attended_tokens,
+            "measure": self.comparison.measure,
         }
         for row in self.comparison.to_rows():
             flat[f"error_{row['classifier']}"] = row["error"]
@@ -286,7 +287,7 @@ class _Facts:
         return oracle(task, classifier=classifier).test_error
 
     def clearly_below(self, row: ComparisonRow, error: float) -> bool:
-        return row.error < error - _CLEAR * row.standard_error
+        return row.error < error - _CLEAR * row.uncertainty
 
     @property
     def best(self) -> ComparisonRow:
@@ -296,7 +297,7 @@ class _Facts:
     def beats_pooling(self) -> bool:
         """Whether attention is clearly better than mean pooling, as measured."""
         return any(
-            one.name == "pooled" and one.difference < -_CLEAR * one.standard_error
+            one.name == "pooled" and one.difference < -_CLEAR * one.uncertainty
             for one in self.comparison.differences
         )
 
@@ -311,7 +312,7 @@ class _Facts:
     def seen_strength(self) -> float:
         """Strength in one token from which on attention would mostly be clearly better than guessing."""
         ratio = self.samples / self.signal.effective_dimension
-        clear = self.chance - (_CLEAR + 1) * self.best.standard_error
+        clear = self.chance - (_CLEAR + 1) * self.best.uncertainty
         for strength in _STRENGTHS:
             task = Task(max(2, round(self.length)), 1, strength, self._rate)
             learnt = max(best_cosine(task, ratio), 0.0)
@@ -331,8 +332,8 @@ class _Facts:
 
 def _findings(facts: _Facts) -> Iterator[Finding]:
     """Yield what limits attention, the main reason first; there is always one."""
-    gap = f"{abs(facts.paired.difference):.3f} ± {facts.paired.standard_error:.3f}"
-    pays = facts.paired.difference < -_CLEAR * facts.paired.standard_error
+    gap = f"{abs(facts.paired.difference):.3f} ± {facts.paired.uncertainty:.3f}"
+    pays = facts.paired.difference < -_CLEAR * facts.paired.uncertainty
     if facts.task is None or not facts.clearly_below(facts.best, facts.chance):
         found = [_unseen(facts) if pays else _without_signal(facts)]
     elif facts.beyond_the_limit:
@@ -353,7 +354,7 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
     if not found and not pays:
         yield Finding(
             "attention does what it can",
-            f"its {facts.measure} {facts.attention.error:.3f} ± {facts.attention.standard_error:.3f} is near "
+            f"its {facts.measure} {facts.attention.error:.3f} ± {facts.attention.uncertainty:.3f} is near "
             f"the {facts.limits['learnt']:.3f} that these samples allow",
             f"keep it, or {facts.rival.name}, which is {gap} away",
         )
@@ -363,7 +364,7 @@ def _unseen(facts: _Facts) -> Finding:
     """Return that the samples teach attention a signal, but halves of them do not."""
     return Finding(
         "too few samples",
-        f"attention {facts.errs} {facts.attention.error:.3f} ± {facts.attention.standard_error:.3f} "
+        f"attention {facts.errs} {facts.attention.error:.3f} ± {facts.attention.uncertainty:.3f} "
         f"(guessing {facts.chance:.3f}), but directions learnt on halves of the {facts.samples:,} "
         "samples have nothing in common yet, so that the signal cannot be described",
         f"collect about {2 * facts.samples:,} samples, and see forecast()",
@@ -372,7 +373,7 @@ def _unseen(facts: _Facts) -> Finding:
 
 def _without_signal(facts: _Facts) -> Finding:
     best = facts.best
-    shown = f"{best.name} {facts.errs} {best.error:.3f} ± {best.standard_error:.3f} (guessing {facts.chance:.3f})"
+    shown = f"{best.name} {facts.errs} {best.error:.3f} ± {best.uncertainty:.3f} (guessing {facts.chance:.3f})"
     apart = "directions learnt on two halves have nothing in common"
     if facts.task is not None:
         apart = "what directions learnt on two halves have in common may be chance"
@@ -408,7 +409,7 @@ def _misfit(facts: _Facts) -> Finding:
     """Return that what was measured is better than what was estimated allows: noise is not normal."""
     return Finding(
         "the estimates do not fit",
-        f"{facts.best.name} {facts.errs} {facts.best.error:.3f} ± {facts.best.standard_error:.3f}, "
+        f"{facts.best.name} {facts.errs} {facts.best.error:.3f} ± {facts.best.uncertainty:.3f}, "
         f"where attention that knew a signal of strength {facts.signal.strength:.2f} in "
         f"{facts.signal.informative:.1f} of {facts.length:.1f} tokens of normal noise would reach "
         f"{facts.limits['attention']:.3f}",
@@ -487,7 +488,7 @@ def _unlearnt(facts: _Facts) -> Iterator[Finding]:
 
 def _too_soft(facts: _Facts) -> Iterator[Finding]:
     attended, informative = facts.comparison.attended_tokens, facts.signal.informative or 1.0
-    behind = facts.attention.error - _CLEAR * facts.attention.standard_error
+    behind = facts.attention.error - _CLEAR * facts.attention.uncertainty
     if attended > _SOFT * max(informative, 1.0) and behind > facts.limits["learnt"]:
         yield Finding(
             "attention is too soft",
@@ -517,8 +518,8 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         yield "  strength, informative tokens and limits describe normal noise: go by measured errors"
     for row in found.comparison.rows:
         text = f"{row.error:.4g} in every fold"
-        if row.standard_error > 0:
-            text = with_error(row.error, row.standard_error)
+        if row.uncertainty > 0:
+            text = with_error(row.error, row.uncertainty)
         yield f"  {found.comparison.measure + ', ' + row.name:22} {text}"
     if found.limits:
         yield (

@@ -33,9 +33,7 @@ def _draw_errors(axes: Any, found: "Diagnosis") -> None:
     rows = found.comparison.rows
     for position, row in enumerate(rows):
         look = LOOKS.get(row.name, SERIES[position % len(SERIES)])
-        axes.errorbar(
-            row.error, position, xerr=row.standard_error, fmt=look.marker, color=look.colour
-        )
+        axes.errorbar(row.error, position, xerr=row.uncertainty, fmt=look.marker, color=look.colour)
         limit = found.limits.get(row.name)
         if limit is not None:
             axes.plot(limit, position, marker="|", markersize=14, color=look.colour, mew=2)
