@@ -219,6 +219,10 @@ def test_free_response_by_hand() -> None:
     np.testing.assert_allclose(curve.false_alarms, np.array([0, 0, 1, 1, 2, 3, 4]) / 3)
     assert curve.at(0.1) == pytest.approx(0.5)
     assert curve.plot().get_xlabel() == "false alarms per sequence"
+    assert repr(curve) == "<FreeResponseCurve of 7 thresholds up to 1.33 false alarms per sequence>"
+    shown = [line.split() for line in str(curve).splitlines()[1:]]
+    assert shown == [["0", "0.500"], ["0.01", "0.500"], ["0.1", "0.500"], ["1", "1.000"]]
+    assert curve._repr_html_() == f"<pre>{curve}</pre>"
     with pytest.raises(ParameterError, match="in some sequence"):
         free_response_curve([[0.1]], [-1])
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.metrics import positions_of
-from sparsetoken.records import to_frame
+from sparsetoken.records import preformatted, to_frame
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
 
 # Of the background, only so many of the largest scores are kept, with how many there were.
 KEPT_SCORES = 2**16
+# False alarms per sequence at which the text of a free-response curve says what is found.
+SHOWN_ALARMS = (0.0, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Background:
         return np.asarray((1 + larger) / (1 + self.count))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FreeResponseCurve:
     """How many informative tokens are found at which price, from the strictest threshold on.
 
@@ -104,6 +106,18 @@ class FreeResponseCurve:
         DataFrame
         """
         return to_frame(self.to_rows())
+
+    def __repr__(self) -> str:
+        most = f"{self.false_alarms[-1]:.3g} false alarms per sequence"
+        return f"<FreeResponseCurve of {len(self.false_alarms)} thresholds up to {most}>"
+
+    def __str__(self) -> str:
+        shown = [alarms for alarms in SHOWN_ALARMS if alarms <= self.false_alarms[-1]]
+        lines = [f"{alarms:25g}  {self.at(alarms):24.3f}" for alarms in shown]
+        return "\n".join(["false alarms per sequence  informative tokens found", *lines])
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def plot(self, *, axes: Any = None) -> Any:
         """Draw the curve; return the axes.
