@@ -94,6 +94,12 @@ class CountLaw(ABC):
         Returns
         -------
         two integers
+
+        Examples
+        --------
+        >>> from sparsetoken import PoissonCount
+        >>> PoissonCount(2.0).window(10)
+        (0, 10)
         """
 
     @abstractmethod
@@ -103,6 +109,14 @@ class CountLaw(ABC):
         Returns
         -------
         array of the shape of the values
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import PoissonCount
+        >>> weights = np.exp(PoissonCount(2.0).log_weight(np.arange(3), 10))
+        >>> (weights / weights[0]).round(6).tolist()
+        [1.0, 2.0, 2.0]
         """
 
     def draw(self, length: int, size: int, rng: "np.random.Generator | int | None") -> "Array":
@@ -163,12 +177,28 @@ class BinomialCount(CountLaw):
         return f"{self.kind}:{_short(self.probability)}{_least_text(self.least)}"
 
     def window(self, length: int) -> tuple[int, int]:
-        """Return the numbers within twelve standard deviations, and some."""
+        """Return the numbers within twelve standard deviations, and some.
+
+        Examples
+        --------
+        >>> from sparsetoken import BinomialCount
+        >>> BinomialCount(0.5).window(4)
+        (0, 4)
+        """
         mean = self.probability * length
         return _around(mean, mean * (1 - self.probability), self.least, length)
 
     def log_weight(self, values: "Array", length: int) -> "Array":
-        """Return log [C(L, r) p^r (1-p)^(L-r)]."""
+        """Return log [C(L, r) p^r (1-p)^(L-r)].
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import BinomialCount
+        >>> weights = np.exp(BinomialCount(0.5).log_weight(np.arange(3), 2))
+        >>> (weights / weights.sum()).round(6).tolist()
+        [0.25, 0.5, 0.25]
+        """
         import numpy as np
 
         odds = math.log(self.probability) - math.log1p(-self.probability)
@@ -204,11 +234,27 @@ class PoissonCount(CountLaw):
         return f"{self.kind}:{_short(self.mean)}{_least_text(self.least)}"
 
     def window(self, length: int) -> tuple[int, int]:
-        """Return the numbers within twelve standard deviations, and some."""
+        """Return the numbers within twelve standard deviations, and some.
+
+        Examples
+        --------
+        >>> from sparsetoken import PoissonCount
+        >>> PoissonCount(2.0).window(10)
+        (0, 10)
+        """
         return _around(self.mean, self.mean, self.least, length)
 
     def log_weight(self, values: "Array", length: int) -> "Array":  # noqa: ARG002
-        """Return log [m^r/r!]."""
+        """Return log [m^r/r!].
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import PoissonCount
+        >>> weights = np.exp(PoissonCount(2.0).log_weight(np.arange(3), 10))
+        >>> (weights / weights[0]).round(6).tolist()
+        [1.0, 2.0, 2.0]
+        """
         import numpy as np
         from scipy.special import gammaln
 
@@ -266,11 +312,26 @@ class CountTable(CountLaw):
         return max(2, self._pairs[-1][0]), _MOST_TOKENS
 
     def window(self, length: int) -> tuple[int, int]:  # noqa: ARG002
-        """Return the ends of the table."""
+        """Return the ends of the table.
+
+        Examples
+        --------
+        >>> from sparsetoken import CountTable
+        >>> CountTable({1: 0.25, 3: 0.75}).window(10)
+        (1, 3)
+        """
         return self._pairs[0][0], self._pairs[-1][0]
 
     def log_weight(self, values: "Array", length: int) -> "Array":  # noqa: ARG002
-        """Return the logarithms of the table, -∞ for other numbers."""
+        """Return the logarithms of the table, -∞ for other numbers.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import CountTable
+        >>> np.exp(CountTable({1: 0.25, 3: 0.75}).log_weight(np.array([1, 3]), 10)).round(6).tolist()
+        [0.25, 0.75]
+        """
         import numpy as np
 
         known = dict(self._pairs)
@@ -315,7 +376,14 @@ class KeptCount(CountLaw):
         return 2, self.length
 
     def window(self, length: int) -> tuple[int, int]:
-        """Return the numbers that any number of informative tokens before leaves."""
+        """Return the numbers that any number of informative tokens before leaves.
+
+        Examples
+        --------
+        >>> from sparsetoken import KeptCount
+        >>> KeptCount(10, 2).window(4)
+        (0, 2)
+        """
         ends = []
         for number, _ in counts(self.informative, self.length):
             share = number / self.length
@@ -325,7 +393,16 @@ class KeptCount(CountLaw):
         return min(low for low, _ in ends), max(high for _, high in ends)
 
     def log_weight(self, values: "Array", length: int) -> "Array":
-        """Return log Σ_r P(r) C(r, k) C(L-r, m-k)/C(L, m)."""
+        """Return log Σ_r P(r) C(r, k) C(L-r, m-k)/C(L, m).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import KeptCount
+        >>> weights = np.exp(KeptCount(4, 1).log_weight(np.arange(2), 2))
+        >>> (weights / weights.sum()).round(6).tolist()
+        [0.5, 0.5]
+        """
         import numpy as np
 
         total = np.full(len(values), -np.inf)
@@ -338,7 +415,14 @@ class KeptCount(CountLaw):
         return total
 
     def draw(self, length: int, size: int, rng: "np.random.Generator | int | None") -> "Array":
-        """Draw the numbers before, and what is kept of them; see `CountLaw`."""
+        """Draw the numbers before, and what is kept of them; see `CountLaw`.
+
+        Examples
+        --------
+        >>> from sparsetoken import KeptCount
+        >>> int(KeptCount(10, 2).draw(4, size=1000, rng=0).max())
+        2
+        """
         rng = validation.generator("rng", rng)
         before = draw_counts(self.informative, self.length, size, rng)
         return rng.hypergeometric(before, self.length - before, length)

@@ -87,6 +87,13 @@ class Loss(ABC):
         Returns
         -------
         array of the shape of the margins
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import get_loss
+        >>> get_loss("logistic").value(np.zeros(1)).round(4).tolist()
+        [0.6931]
         """
 
     @abstractmethod
@@ -96,6 +103,13 @@ class Loss(ABC):
         Returns
         -------
         array of the shape of the margins
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import get_loss
+        >>> get_loss("logistic").slope(np.zeros(1)).tolist()
+        [-0.5]
         """
 
     @abstractmethod
@@ -105,6 +119,13 @@ class Loss(ABC):
         Returns
         -------
         array of the shape of the margins
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import get_loss
+        >>> get_loss("logistic").curvature(np.zeros(1)).tolist()
+        [0.25]
         """
 
     def derivatives(self, margin: Array) -> tuple[Array, Array, Array]:
@@ -113,6 +134,13 @@ class Loss(ABC):
         Returns
         -------
         three arrays of the shape of the margins
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import get_loss
+        >>> [part.round(4).tolist() for part in get_loss("logistic").derivatives(np.zeros(1))]
+        [[0.6931], [-0.5], [0.25]]
         """
         return self.value(margin), self.slope(margin), self.curvature(margin)
 
@@ -127,6 +155,13 @@ class Loss(ABC):
         Returns
         -------
         array of the common shape of centre and step
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import get_loss
+        >>> get_loss("square").prox(np.zeros(1), 1.0).tolist()
+        [0.5]
         """
         omega, tau = np.broadcast_arrays(
             np.asarray(centre, dtype=float), np.asarray(step, dtype=float)
@@ -147,6 +182,14 @@ class Loss(ABC):
         Returns
         -------
         array of the common shape of centre and step
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import get_loss
+        >>> loss, centre, step = get_loss("logistic"), np.zeros(1), np.ones(1)
+        >>> bool(abs(loss.rough_prox(centre, step) - loss.prox(centre, step))[0] < 1)
+        True
         """
         return self.prox(centre, step)
 
@@ -156,6 +199,13 @@ class Loss(ABC):
         Returns
         -------
         array of the common shape of centre and step
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import get_loss
+        >>> get_loss("square").prox_slope(np.zeros(1), 1.0).tolist()
+        [0.5]
         """
         r = self.prox(centre, step)
         return np.asarray(1 / (1 + np.asarray(step) * self.curvature(r)))

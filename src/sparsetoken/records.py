@@ -50,6 +50,12 @@ class Record:
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, align
+        >>> sorted(align(Task(10, 1, 5.0), Training(4.0, 2.0)).to_dict())[:2]
+        ['alignment', 'anti_aligned']
         """
         flat: dict[str, Any] = {}
         bars: dict[str, Any] = {}
@@ -75,6 +81,12 @@ class Record:
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, capacity
+        >>> len(capacity(Task(10, 1, 5.0), classifier="pooled").to_frame())
+        1
         """
         return to_frame([self.to_dict()])
 
@@ -187,6 +199,13 @@ class Curve(Sequence[_R], Generic[_R]):
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, curve
+        >>> found = curve(Task(10, 1, 5.0), Training(2.0, 1.0), values=[1.0, 2.0], classifier="pooled")
+        >>> len(found.to_frame())
+        2
         """
         return to_frame(self.to_rows())
 

@@ -80,6 +80,12 @@ class _Settings:
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Query
+        >>> Query(alignment=0.5, sharpness=3.0).to_dict()
+        {'alignment': 0.5, 'sharpness': 3.0}
         """
         values = {item.name: getattr(self, item.name) for item in self._fields()}
         return {

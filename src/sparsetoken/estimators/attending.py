@@ -370,6 +370,14 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         Returns
         -------
         array of shape (n, problems × heads × d)
+
+        Examples
+        --------
+        >>> from sparsetoken import AttentionClassifier, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionClassifier(refine=False, sharpness=2.0, ridge=0.1, random_state=0)
+        >>> model.fit(train.X, train.y).transform(test.X).shape
+        (20, 64)
         """
         sequences = self._fitted_sequences(X, mask)
         parts = []

@@ -127,6 +127,13 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         the classifier itself
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> PooledClassifier().fit(train.X, train.y).classes_
+        array([0, 1])
         """
         with one_thread, unchanged_on_error(self):  # threads would decide the last bits
             self.check_parameters()
@@ -150,7 +157,16 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def check_parameters(self) -> None:
-        """Raise a ParameterError if a parameter is not valid; `fit` does this first."""
+        """Raise a ParameterError if a parameter is not valid; `fit` does this first.
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier
+        >>> PooledClassifier(ridge=-1.0).check_parameters()
+        Traceback (most recent call last):
+            ...
+        sparsetoken.validation.ParameterError: ridge = -1.0 is not valid: expected a finite number >= 0, or 'auto'
+        """
         for name, check in self._checks.items():
             check(name, getattr(self, name))
 
@@ -171,6 +187,14 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         array of shape (n,) or (n, classes)
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = PooledClassifier().fit(train.X, train.y)
+        >>> model.decision_function(test.X).shape
+        (20,)
         """
         decisions = self._decisions(self._fitted_sequences(X, mask))
         return decisions[0] if len(decisions) == 1 else decisions.T
@@ -181,13 +205,30 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         array of shape (n,)
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = PooledClassifier().fit(train.X, train.y)
+        >>> model.predict(test.X[:5]).shape
+        (5,)
         """
         predicted = self._predicted(self._fitted_sequences(X, mask))
         return np.asarray(self.classes_[predicted])
 
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, *, mask: Any = None) -> Array:
-        """Return the probability of each class, of shape (n, classes); logistic loss only."""
+        """Return the probability of each class, of shape (n, classes); logistic loss only.
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = PooledClassifier().fit(train.X, train.y)
+        >>> float(model.predict_proba(test.X).sum(axis=1).round(6).max())
+        1.0
+        """
         decisions = self.decision_function(X, mask=mask)
         if decisions.ndim == 1:
             return np.column_stack([expit(-decisions), expit(decisions)])
@@ -200,6 +241,14 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = PooledClassifier().fit(train.X, train.y)
+        >>> model.score(test.X, test.y) > 0.5
+        True
         """
         predicted = self.predict(X, mask=mask)
         if y is None:

@@ -137,7 +137,16 @@ class Comparison:
     examples: tuple[AttentionExample, ...]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a dict a classifier: what was measured, scores, attention's difference, with bars."""
+        """Return a dict a classifier: what was measured, scores, attention's difference, with bars.
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, compare, digit_bags
+        >>> train, _ = digit_bags(4, train=60, test=20)
+        >>> found = compare(train.X, train.y, classifiers={"pooled": PooledClassifier()}, cv=2, repeats=1)
+        >>> "pooled" in [row["classifier"] for row in found.to_rows()]
+        True
+        """
         differences = {entry.name: entry for entry in self.differences}
         rows = []
         for row in self.rows:
@@ -159,7 +168,16 @@ class Comparison:
         return rows
 
     def to_frame(self) -> Any:
-        """Return a data frame with a row for each classifier."""
+        """Return a data frame with a row for each classifier.
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, compare, digit_bags
+        >>> train, _ = digit_bags(4, train=60, test=20)
+        >>> found = compare(train.X, train.y, classifiers={"pooled": PooledClassifier()}, cv=2, repeats=1)
+        >>> len(found.to_frame()) == len(found.to_rows())
+        True
+        """
         return to_frame(self.to_rows())
 
     def _repr_html_(self) -> str:
@@ -235,6 +253,14 @@ class Comparison:
         Returns
         -------
         matplotlib Figure
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, compare, digit_bags
+        >>> train, _ = digit_bags(4, train=60, test=20)
+        >>> found = compare(train.X, train.y, classifiers={"pooled": PooledClassifier()}, cv=2, repeats=1)
+        >>> len(found.plot().axes) > 0
+        True
         """
         from sparsetoken.plotting import styled
 

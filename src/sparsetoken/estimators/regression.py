@@ -93,6 +93,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         the regressor itself
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import AttentionRegressor, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionRegressor(max_iter=20, tol=1e-2).fit(train.X, train.X.sum(axis=(1, 2)))
+        >>> model.n_features_in_
+        64
         """
         with one_thread, unchanged_on_error(self):
             classifier = AttentionClassifier(loss="square", **self.get_params())
@@ -133,6 +142,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         array of shape (n,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import AttentionRegressor, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionRegressor(max_iter=20, tol=1e-2).fit(train.X, train.X.sum(axis=(1, 2)))
+        >>> model.predict(test.X).shape
+        (20,)
         """
         decisions = self._fitted().decision_function(X, mask=mask)
         return np.asarray(self.middle_ + self.unit_ * decisions.astype(float))
@@ -143,6 +161,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         as `AttentionClassifier.attention`
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import AttentionRegressor, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionRegressor(max_iter=20, tol=1e-2).fit(train.X, train.X.sum(axis=(1, 2)))
+        >>> float(model.attention(test.X).sum(axis=1).round(6).max())
+        1.0
         """
         return self._fitted().attention(X, mask=mask)
 
@@ -152,6 +179,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         as `attention`
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import AttentionRegressor, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionRegressor(max_iter=20, tol=1e-2).fit(train.X, train.X.sum(axis=(1, 2)))
+        >>> model.evidence(test.X).shape
+        (20, 4)
         """
         evidence = self._fitted().evidence(X, mask=mask)
         if isinstance(evidence, list):
@@ -164,6 +200,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         as `attention`
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import AttentionRegressor, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionRegressor(max_iter=20, tol=1e-2).fit(train.X, train.X.sum(axis=(1, 2)))
+        >>> model.token_scores(test.X).shape
+        (20, 4)
         """
         return self._fitted().token_scores(X, mask=mask)
 
@@ -175,6 +220,16 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         the regressor itself
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import AttentionRegressor, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionRegressor(max_iter=20, tol=1e-2).fit(train.X, train.X.sum(axis=(1, 2)))
+        >>> _ = model.learn_background(train.X)
+        >>> len(model.locate(test.X, false_alarms=0.1))
+        20
         """
         self._fitted().learn_background(X, mask=mask)
         return self
@@ -187,6 +242,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         as `AttentionClassifier.locate`
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsetoken import AttentionRegressor, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> model = AttentionRegressor(max_iter=20, tol=1e-2).fit(train.X, train.X.sum(axis=(1, 2)))
+        >>> model.locate(test.X, k=2).shape
+        (20, 2)
         """
         return self._fitted().locate(X, k=k, mask=mask, false_alarms=false_alarms)
 

@@ -83,6 +83,13 @@ class FreeResponseCurve:
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> from sparsetoken import free_response_curve
+        >>> found = free_response_curve([[0.1, 2.0], [0.4, 0.3]], [[False, True], [False, False]])
+        >>> found.at(0.5)
+        1.0
         """
         return float(np.interp(false_alarms, self.false_alarms, self.token_recall))
 
@@ -92,6 +99,13 @@ class FreeResponseCurve:
         Returns
         -------
         list of dict
+
+        Examples
+        --------
+        >>> from sparsetoken import free_response_curve
+        >>> found = free_response_curve([[0.1, 2.0], [0.4, 0.3]], [[False, True], [False, False]])
+        >>> sorted(found.to_rows()[0])
+        ['false_alarms', 'token_recall']
         """
         return [
             {"false_alarms": float(alarms), "token_recall": float(recall)}
@@ -104,6 +118,13 @@ class FreeResponseCurve:
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> from sparsetoken import free_response_curve
+        >>> found = free_response_curve([[0.1, 2.0], [0.4, 0.3]], [[False, True], [False, False]])
+        >>> len(found.to_frame()) == len(found.to_rows())
+        True
         """
         return to_frame(self.to_rows())
 
@@ -125,6 +146,13 @@ class FreeResponseCurve:
         Returns
         -------
         matplotlib Axes
+
+        Examples
+        --------
+        >>> from sparsetoken import free_response_curve
+        >>> found = free_response_curve([[0.1, 2.0], [0.4, 0.3]], [[False, True], [False, False]])
+        >>> found.plot().get_ylabel()
+        'informative tokens found'
         """
         from sparsetoken.plotting import new_figure, styled
 

@@ -67,6 +67,14 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         the transformer itself
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import StandardScaler
+        >>> from sparsetoken import TokenWise, digit_bags
+        >>> train, _ = digit_bags(4, train=60, test=20)
+        >>> TokenWise(StandardScaler()).fit(train.X).transformer_.mean_.shape
+        (64,)
         """
         del y
         with unchanged_on_error(self):
@@ -83,6 +91,14 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         as X: an array, or a list of arrays
+
+        Examples
+        --------
+        >>> from sklearn.decomposition import PCA
+        >>> from sparsetoken import TokenWise, digit_bags
+        >>> train, test = digit_bags(4, train=60, test=20)
+        >>> TokenWise(PCA(5)).fit(train.X).transform(test.X).shape
+        (20, 4, 5)
         """
         check_is_fitted(self)
         sequences = sequences_of(self, X, mask, reset=False)

@@ -74,6 +74,15 @@ class TrainedModel:
         Returns
         -------
         array of shape (n,)
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, sample, train
+        >>> task = Task(6, 1, 5.0)
+        >>> first, second = (sample(task, 200, dimension=10, rng=seed) for seed in (0, 1))
+        >>> model = train((first.X, first.y), (second.X, second.y), Training(20.0, 20.0, query_step=20.0))
+        >>> model.decision(first.X).shape
+        (200,)
         """
         X = sequence_array(X)
         scores = np.empty(len(X))
@@ -94,6 +103,15 @@ class TrainedModel:
         Returns
         -------
         array of shape (n,)
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, sample, train
+        >>> task = Task(6, 1, 5.0)
+        >>> first, second = (sample(task, 200, dimension=10, rng=seed) for seed in (0, 1))
+        >>> model = train((first.X, first.y), (second.X, second.y), Training(20.0, 20.0, query_step=20.0))
+        >>> model.predict(first.X).shape
+        (200,)
         """
         return np.where(self.decision(X) > 0, 1, -1)
 

@@ -116,6 +116,12 @@ class Solution:
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Solution, Status
+        >>> Solution(Status.CONVERGED, residual=0.0, steps=3).to_dict()["status"]
+        'converged'
         """
         return {
             "converged": self.converged,

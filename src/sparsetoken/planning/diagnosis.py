@@ -113,6 +113,14 @@ class Diagnosis(Record):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, diagnose, sample
+        >>> data = sample(Task(4, 1, 5.0), 150, dimension=5, rng=0)
+        >>> found = diagnose(data.X, data.y).to_dict()
+        >>> "strength" in found
+        True
         """
         flat: dict[str, Any] = {
             "samples": self.samples,
@@ -137,6 +145,13 @@ class Diagnosis(Record):
         Returns
         -------
         matplotlib Figure
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, diagnose, sample
+        >>> data = sample(Task(4, 1, 5.0), 150, dimension=5, rng=0)
+        >>> len(diagnose(data.X, data.y).plot().axes) > 0
+        True
         """
         from sparsetoken.planning.diagnosis_figure import draw_diagnosis
 

@@ -164,6 +164,14 @@ class Forecast(Record):
         Returns
         -------
         Outlook
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, Task, forecast, sample
+        >>> data = sample(Task(4, 2, 3.0), 120, dimension=5, rng=0)
+        >>> found = forecast(PooledClassifier(ridge=0.1), data.X, data.y, repeats=1)
+        >>> 0 <= found.at(240).error <= 1
+        True
         """
         if samples != np.inf:
             samples = validation.real("samples", samples, low=1)
@@ -175,6 +183,14 @@ class Forecast(Record):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, Task, forecast, sample
+        >>> data = sample(Task(4, 2, 3.0), 120, dimension=5, rng=0)
+        >>> found = forecast(PooledClassifier(ridge=0.1), data.X, data.y, repeats=1)
+        >>> sorted(found.to_dict())[:2]
+        ['backtest_high', 'backtest_low']
         """
         flat: dict[str, Any] = {
             "model": self.model,
@@ -202,6 +218,14 @@ class Forecast(Record):
         Returns
         -------
         list of dict
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, Task, forecast, sample
+        >>> data = sample(Task(4, 2, 3.0), 120, dimension=5, rng=0)
+        >>> found = forecast(PooledClassifier(ridge=0.1), data.X, data.y, repeats=1)
+        >>> found.to_rows()[-1]["samples"] > 90
+        True
         """
         return [outlook.to_dict() for outlook in (*self.outlooks, self.ceiling)]
 
@@ -211,6 +235,14 @@ class Forecast(Record):
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, Task, forecast, sample
+        >>> data = sample(Task(4, 2, 3.0), 120, dimension=5, rng=0)
+        >>> found = forecast(PooledClassifier(ridge=0.1), data.X, data.y, repeats=1)
+        >>> len(found.to_frame()) == len(found.to_rows())
+        True
         """
         return to_frame(self.to_rows())
 
@@ -223,6 +255,14 @@ class Forecast(Record):
         Returns
         -------
         matplotlib Axes
+
+        Examples
+        --------
+        >>> from sparsetoken import PooledClassifier, Task, forecast, sample
+        >>> data = sample(Task(4, 2, 3.0), 120, dimension=5, rng=0)
+        >>> found = forecast(PooledClassifier(ridge=0.1), data.X, data.y, repeats=1)
+        >>> found.plot().get_xlabel()
+        'training samples'
         """
         from sparsetoken.planning.forecast_figure import draw_forecast
 

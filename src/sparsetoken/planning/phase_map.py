@@ -117,6 +117,15 @@ class PhaseMap:
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, phase_map
+        >>> found = phase_map(
+        ...     Task(6, 1, 4.0), Training(4.0, 4.0), x=("strength", [3, 4]), y=("alpha", [1, 4])
+        ... )
+        >>> len(found.to_frame())
+        4
         """
         return to_frame(self.to_rows())
 
@@ -172,6 +181,15 @@ class PhaseMap:
         Returns
         -------
         matplotlib Figure
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, phase_map
+        >>> found = phase_map(
+        ...     Task(6, 1, 4.0), Training(4.0, 4.0), x=("strength", [3, 4]), y=("alpha", [1, 4])
+        ... )
+        >>> len(found.plot().axes) > 0
+        True
         """
         from sparsetoken.planning.phase_figure import draw_phase_map
 

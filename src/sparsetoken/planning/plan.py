@@ -106,7 +106,7 @@ class Plan(Record):
     predictions: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a dictionary of plain values.
+        """Return the plan as a dictionary of plain values. There is an example in `plan`.
 
         Returns
         -------
@@ -134,6 +134,8 @@ class Plan(Record):
     def study(self) -> str:
         """Return the text of a study file that checks the plan: `sparsetoken sweep run` takes it.
 
+        There is an example in `plan`.
+
         Returns
         -------
         str
@@ -151,6 +153,8 @@ class Plan(Record):
 
     def plot(self, *, axes: Any = None) -> Any:
         """Draw the predicted errors against the number of samples, with the plan marked.
+
+        There is an example in `plan`.
 
         Returns
         -------
@@ -217,6 +221,8 @@ def plan(
     >>> found = plan(Task(10, 1, 5.0), dimension=50, samples=400, trials=0)
     >>> found.samples, found.test_error < 0.1, found.assurance is None
     (400, True, True)
+    >>> found.to_dict()["samples"], found.plot().get_xlabel(), "[training]" in found.study()
+    (400, 'samples', True)
     """
     validation.instance("task", task, Task)
     dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)

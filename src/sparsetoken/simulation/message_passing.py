@@ -85,6 +85,14 @@ class LearntDirection:
         Returns
         -------
         array of shape (n,)
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, learn_direction, sample
+        >>> task = Task(10, 1, 5.0)
+        >>> data = sample(task, 200, dimension=20, rng=0)
+        >>> learn_direction(task, data.X, data.y).scores(task, data.X).shape
+        (200,)
         """
         tokens = sequence_array(X) @ self.direction
         return _log_ratio(tokens, task, task.strength * math.sqrt(self.estimated_overlap))
@@ -95,6 +103,15 @@ class LearntDirection:
         Returns
         -------
         array of shape (n,)
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, learn_direction, sample
+        >>> task = Task(10, 1, 5.0)
+        >>> data = sample(task, 200, dimension=20, rng=0)
+        >>> found = learn_direction(task, data.X, data.y)
+        >>> bool((found.predict(task, data.X) == data.y).mean() > 0.9)
+        True
         """
         return np.where(self.scores(task, X) > _threshold(task), 1, -1)
 

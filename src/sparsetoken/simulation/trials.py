@@ -154,6 +154,13 @@ class Simulation(Record):
         Returns
         -------
         list of float
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, simulate
+        >>> found = simulate(Task(10, 1, 5.0), Training(2.0, 2.0), dimension=30, trials=3, classifier="pooled")
+        >>> len(found.values("test_error"))
+        3
         """
         validation.choice("field", field, QUANTITIES)
         found = (getattr(trial, field) for trial in self.trials)
@@ -181,6 +188,13 @@ class Simulation(Record):
         Returns
         -------
         float or None
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, simulate
+        >>> found = simulate(Task(10, 1, 5.0), Training(2.0, 2.0), dimension=30, trials=3, classifier="pooled")
+        >>> 0 < found.standard_error("test_error") < 0.1
+        True
         """
         return mean_and_error(self.values(field))[1]
 
@@ -190,6 +204,13 @@ class Simulation(Record):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, simulate
+        >>> found = simulate(Task(10, 1, 5.0), Training(2.0, 2.0), dimension=30, trials=3, classifier="pooled")
+        >>> found.to_dict()["test_error"] == found.mean("test_error")
+        True
         """
         flat: dict[str, Any] = {}
         for name in QUANTITIES:

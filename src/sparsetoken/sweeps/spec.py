@@ -250,7 +250,21 @@ class Study(_Strict):
 
     @cached_property
     def axes(self) -> dict[str, Values]:
-        """The values of every setting, by its key in the file."""
+        """The values of every setting, by its key in the file.
+
+        Examples
+        --------
+        >>> from sparsetoken.sweeps.spec import parse_study
+        >>> study = parse_study('''
+        ... classifiers = ["pooled"]
+        ... dimensions = 20
+        ... trials = 1
+        ... task = {length = [4, 8], informative = 1, strength = 2}
+        ... training = {alpha0 = 2, alpha1 = 2}
+        ... ''')
+        >>> study.axes["task.length"]
+        (4, 8)
+        """
         axes: dict[str, Values] = {}
         for table in ("task", "training", "query", "at"):
             for name, values in getattr(self, table) or ():
@@ -267,6 +281,19 @@ class Study(_Strict):
         Returns
         -------
         sequence of dict
+
+        Examples
+        --------
+        >>> from sparsetoken.sweeps.spec import parse_study
+        >>> study = parse_study('''
+        ... classifiers = ["pooled"]
+        ... dimensions = 20
+        ... trials = 1
+        ... task = {length = [4, 8], informative = 1, strength = 2}
+        ... training = {alpha0 = 2, alpha1 = 2}
+        ... ''')
+        >>> len(study.cells())
+        2
         """
         return self._grid
 

@@ -183,7 +183,21 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file.
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> store = Store("half.sqlite")
+        >>> store.close()
+        >>> store.path.name
+        'half.sqlite'
+        """
         self._connection.close()
 
     @property
@@ -196,7 +210,20 @@ class Store:
 
     @cached_property
     def settings(self) -> Sequence[dict[str, Any]]:
-        """The settings of each cell, by its number."""
+        """The settings of each cell, by its number.
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     store.settings[0]
+        {'size': 4}
+        """
         grid = self.study.get("grid")
         if grid is not None:
             return Grid.from_json(grid)
@@ -213,6 +240,18 @@ class Store:
         Returns
         -------
         StudyCounts
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     store.counts().done
+        2
         """
         cells, wanted = len(self.settings), self.trials_wanted
         cells_done, done, failed = next(
@@ -235,6 +274,18 @@ class Store:
         Returns
         -------
         list of tuples
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     store.errors()
+        []
         """
         return list(
             self._read(
@@ -253,11 +304,37 @@ class Store:
         Returns
         -------
         list of str
+
+        Examples
+        --------
+        >>> import sparsetoken
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     store.versions() == [sparsetoken.__version__]
+        True
         """
         return list(json.loads(self.study["versions"]))
 
     def cells(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the number and the settings of each cell."""
+        """Yield the number and the settings of each cell.
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     list(store.cells())
+        [(0, {'size': 4})]
+        """
         yield from enumerate(self.settings)
 
     def layouts(self, kind: str) -> list[list[str]]:
@@ -266,6 +343,18 @@ class Store:
         Returns
         -------
         list of lists of str
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     store.layouts("trials")
+        [['value']]
         """
         rows = self._sealed("layouts", "ORDER BY layout")
         return [json.loads(names) for _, found, names in rows if found == kind]
@@ -276,16 +365,56 @@ class Store:
         Returns
         -------
         list of str
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     store.columns("trials")
+        ['value']
         """
         return list(dict.fromkeys(name for layout in self.layouts(kind) for name in layout))
 
     def theory(self) -> Iterator[tuple[int, str | None, str | None]]:
-        """Yield (cell, result as JSON, error) of the theory of each cell that has been tried."""
+        """Yield (cell, result as JSON, error) of the theory of each cell that has been tried.
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial=0):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells(
+        ...         [{"size": 4}], "half.sqlite", function=half, trials=2, theory=half, executor=pool
+        ...     )
+        >>> with Store("half.sqlite") as store:
+        ...     [(cell, results) for cell, results, _ in store.theory()]
+        [(0, '{"value":2.0}')]
+        """
         for cell, result, error, *_ in self._sealed("theory", "ORDER BY cell"):
             yield cell, result, error
 
     def trials(self) -> Iterator[tuple[int, int, str | None, str | None, int, float, str, str]]:
-        """Yield (cell, trial, result as JSON, error, attempts, seconds, version, finished)."""
+        """Yield (cell, trial, result as JSON, error, attempts, seconds, version, finished).
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     [(cell, trial) for cell, trial, *_ in store.trials()]
+        [(0, 0), (0, 1)]
+        """
         rows = self._sealed("trials", "WHERE trial < ? ORDER BY cell, trial", (self.trials_wanted,))
         for cell, trial, result, error, _, attempts, seconds, version, finished in rows:
             yield cell, trial, result, error, attempts, seconds, version, finished
@@ -294,13 +423,40 @@ class Store:
         """Yield one dictionary a trial: cell, trial, the settings, the results and the error.
 
         The error is None where the trial succeeded; where it failed, there are no results.
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells([{"size": 4}], "half.sqlite", function=half, trials=2, executor=pool)
+        >>> with Store("half.sqlite") as store:
+        ...     [row["value"] for row in store.rows()]
+        [2.0, 3.0]
         """
         for cell, trial, result, error, *_ in self.trials():
             values = json.loads(result) if result is not None else {}
             yield {"cell": cell, "trial": trial, **self.settings[cell], **values, "error": error}
 
     def theory_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one dictionary a cell with theory: cell, the settings, the results, the error."""
+        """Yield one dictionary a cell with theory: cell, the settings, the results, the error.
+
+        Examples
+        --------
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sparsetoken import Store, run_cells
+        >>> def half(settings, trial=0):
+        ...     return {"value": settings["size"] / 2 + trial}
+        >>> with ThreadPoolExecutor(1) as pool:
+        ...     _ = run_cells(
+        ...         [{"size": 4}], "half.sqlite", function=half, trials=2, theory=half, executor=pool
+        ...     )
+        >>> with Store("half.sqlite") as store:
+        ...     [row["value"] for row in store.theory_rows()]
+        [2.0]
+        """
         for cell, result, error in self.theory():
             values = json.loads(result) if result is not None else {}
             yield {"cell": cell, **self.settings[cell], **values, "error": error}

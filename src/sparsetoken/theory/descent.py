@@ -111,6 +111,14 @@ class DescentState(Ranked, Record):
         Returns
         -------
         Prediction
+
+        Examples
+        --------
+        >>> from sparsetoken import Step, Task, Training, descend
+        >>> task, step = Task(8, 2, 3.0), Step(2.0, readout_step=0.6, bias_step=0.6, query_step=2.0)
+        >>> found = descend(task, 3 * [step])[-1]
+        >>> round(found.fitted(task, Training(2.0, 2.0)).test_error, 2)
+        0.12
         """
         return predict(task, training, query=self.query)
 

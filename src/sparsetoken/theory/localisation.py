@@ -101,6 +101,13 @@ class Localisation(Record):
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> from sparsetoken import Query, Task, localise
+        >>> found = localise(Task(10, 1, 5.0), query=Query(alignment=0.5, sharpness=3.0))
+        >>> round(found.top(1), 3), round(found.top(3), 3)
+        (0.809, 0.961)
         """
         return hit_rate(self.task, self.query.alignment, count)
 
@@ -110,6 +117,13 @@ class Localisation(Record):
         Returns
         -------
         Curve of FreeResponse
+
+        Examples
+        --------
+        >>> from sparsetoken import Query, Task, localise
+        >>> found = localise(Task(10, 1, 5.0), query=Query(alignment=0.9, sharpness=3.0))
+        >>> [round(one, 3) for one in found.free_response([0.01, 0.1]).column("hit_rate")]
+        [0.923, 0.986]
         """
         task = self.task
         known = task.counts

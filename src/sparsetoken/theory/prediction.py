@@ -154,13 +154,30 @@ class Prediction(Ranked, Record):
     @cached_property
     @path_memory()
     def ranking(self) -> Ranking:
-        """How well the scores rank fresh sequences."""
+        """How well the scores rank fresh sequences.
+
+        Examples
+        --------
+        >>> from sparsetoken import Query, Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled")
+        >>> round(found.ranking.auc, 2)
+        0.71
+        """
         assert self._tested is not None
         return self._tested.ranking()
 
     @cached_property
     def localisation(self) -> Localisation | None:
-        """Whether attention looks at the right tokens; None for classifiers without a query."""
+        """Whether attention looks at the right tokens; None for classifiers without a query.
+
+        Examples
+        --------
+        >>> from sparsetoken import Query, Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(4.0, 2.0), query=Query(0.9, 3.0))
+        >>> round(found.localisation.hit_rate, 3)
+        0.994
+        """
         if self.query is None:
             return None
         return localise(self.at, query=self.query, at_sharpness=self.at_sharpness)
@@ -196,6 +213,13 @@ class Prediction(Ranked, Record):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> found = predict(Task(10, 1, 5.0), Training(4.0, 2.0), classifier="pooled")
+        >>> round(found.to_dict()["test_error"], 3)
+        0.319
         """
         flat = super().to_dict()
         if self.at.positive_rate >= FEW_POSITIVES:

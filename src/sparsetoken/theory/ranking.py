@@ -192,12 +192,30 @@ class Ranking(Record):
 
     @cached_property
     def balanced_error(self) -> float:
-        """The mean of the error on positives and the error on negatives."""
+        """The mean of the error on positives and the error on negatives.
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> round(found.balanced_error, 2)
+        0.44
+        """
         return float(_balanced(rates(self.law, _TRAINED).mean(axis=1))[0])
 
     @cached_property
     def uncertainty(self) -> dict[str, float]:
-        """Numerical error bars of the three numbers, by name."""
+        """Numerical error bars of the three numbers, by name.
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> found.uncertainty["auc"] < 1e-3
+        True
+        """
         bars = {name: bar for name, (_, bar) in self._integrals.items()}
         return {**bars, "balanced_error": self._balanced_error_bar}
 
@@ -207,6 +225,14 @@ class Ranking(Record):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> sorted(found.to_dict())[:2]
+        ['auc', 'auc_uncertainty']
         """
         flat: dict[str, Any] = {}
         for name, bar in self.uncertainty.items():
@@ -221,6 +247,14 @@ class Ranking(Record):
         Returns
         -------
         OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> round(found.at_recall(0.9).precision, 2)
+        0.13
         """
         level = validation.real("recall", recall, low=0, high=1, inclusive=False)
         return self._operating_points(np.array([level]), side=0)[0]
@@ -231,6 +265,14 @@ class Ranking(Record):
         Returns
         -------
         OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> round(found.at_false_alarm_rate(0.05).recall, 2)
+        0.19
         """
         level = validation.real("false_alarm_rate", rate, low=0, high=1, inclusive=False)
         return self._operating_points(np.array([level]), side=1)[0]
@@ -241,6 +283,14 @@ class Ranking(Record):
         Returns
         -------
         OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> round(found.at_threshold(0.0).false_alarm_rate, 3)
+        0.042
         """
         value = validation.real("threshold", threshold)
         return self._points(np.array([value]), side=None)[0]
@@ -251,6 +301,14 @@ class Ranking(Record):
         Returns
         -------
         Curve of OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> [round(one, 2) for one in found.roc([0.05, 0.2]).column("recall")]
+        [0.19, 0.47]
         """
         levels = self._levels("false_alarm_rate", false_alarm_rates, side=1)
         points = self._operating_points(levels, side=1)
@@ -262,6 +320,14 @@ class Ranking(Record):
         Returns
         -------
         Curve of OperatingPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> [round(one, 2) for one in found.precision_recall([0.2, 0.8]).column("precision")]
+        [0.29, 0.14]
         """
         levels = self._levels("recall", recalls, side=0)
         points = self._operating_points(levels, side=0)
@@ -273,6 +339,14 @@ class Ranking(Record):
         Returns
         -------
         Curve of CalibrationPoint
+
+        Examples
+        --------
+        >>> from sparsetoken import Task, Training, predict
+        >>> rare = Task(10, 1, 5.0, positive_rate=0.1)
+        >>> found = predict(rare, Training(4.0, 2.0), classifier="pooled").ranking
+        >>> len(found.calibration([-1.0, 0.0, 1.0]))
+        3
         """
         if scores is None:
             ends = [self._thresholds(np.array([0.001, 0.999]), side) for side in (0, 1)]

@@ -56,6 +56,14 @@ class Shift(Record):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from sparsetoken import Query, Task, Training, shift
+        >>> query = Query(alignment=0.9, sharpness=3.0)
+        >>> found = shift(Task(10, 1, 5.0), Training(4.0, 2.0), values=[20], query=query)[0]
+        >>> found.to_dict()["trained_test_error"] == found.ways["trained"].test_error
+        True
         """
         flat: dict[str, Any] = {}
         for name, found in self.ways.items():
