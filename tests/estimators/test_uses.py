@@ -29,6 +29,7 @@ from sparsetoken.estimators import (
     explain,
     fitting,
     free_response_curve,
+    mask_tokens,
     plot_attention,
 )
 from sparsetoken.estimators.recalibration import _cut, recalibrated
@@ -461,6 +462,32 @@ def test_either_of_two_classes_can_be_located_against_a_background_of_the_other(
         found = model.locate(X[y == 1], target=target, false_alarms=0.1)
         hits = [where in tokens for tokens, where in zip(found, positions[y == 1], strict=True)]
         assert least <= np.mean(hits) <= most
+
+
+@pytest.mark.parametrize("form", ["array", "list", "masked"])
+def test_mean_pooling_locates_the_tokens_that_speak_for_the_class(form: str) -> None:
+    bags = make_bags(count=200, strength=8.0)
+    model = AttentionClassifier(refine=False, sharpness=0.0).fit(bags.X, bags.y)
+    X: Any = bags.X
+    if form == "masked":
+        X = mask_tokens(*bags.padded)
+    elif form == "array":
+        X = np.stack([bag[:3] for bag in bags.X])
+    chosen = [
+        row for row in range(200) if bags.y[row] and (form != "array" or bags.positions[row] < 3)
+    ]
+    located = model.locate(X)[:, 0]
+    assert len(chosen) > 20
+    assert np.mean(located[chosen] == bags.positions[chosen]) > 0.95
+    against = model.locate(X, target=0)[:, 0]  # what speaks for the other class
+    assert np.mean(against[chosen] == bags.positions[chosen]) < 0.05
+
+
+def test_tokens_without_weight_are_located_by_their_scores(fitted: Any) -> None:
+    model, X, _, _ = fitted
+    hard = model.with_sharpness("hard")
+    assert np.all(np.sort(hard.attention(X))[:, :-1] == 0)
+    np.testing.assert_array_equal(hard.locate(X, k=3), model.locate(X, k=3))
 
 
 def test_evidence_for_each_of_several_classes_is_that_for_its_own_decision() -> None:

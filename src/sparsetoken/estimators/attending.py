@@ -281,7 +281,8 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         ----------
         X, mask, target : as in `attention`
         k : int, default 1
-            How many tokens of each sequence: the k most attended.
+            How many tokens of each sequence: the k most attended. Where attention is the same, as
+            everywhere with mean pooling, those of the largest `token_scores` come first.
         false_alarms : float, optional
             Instead of `k`: as many tokens as stand out from the background, perhaps none, so that
             a sequence without signal has at most this many on average. `learn_background` first.
@@ -311,9 +312,10 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
                 "k", k, f"at most the {sequences.lengths[short[0]]} tokens of sample {short[0]}"
             )
         weights = _in_shape(sequences, self._per_token(sequences, wanted, self.model_.attend))
+        scores = _in_shape(sequences, self._token_scores(sequences, wanted))
         if sequences.token_mask is not None:
             weights[~sequences.token_mask] = -1.0
-        return np.array([np.argsort(-row, kind="stable")[:k] for row in weights])
+        return np.array([np.lexsort((-b, -a))[:k] for a, b in zip(weights, scores, strict=True)])
 
     def _wanted(self, target: Any) -> int | None:
         """Return the index of the class: the second of two by default, None of several."""
