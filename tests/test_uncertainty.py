@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR, mean_and_error, z_scores
+from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR, mean_and_error, standard_error, z_scores
 
 
 def test_mean_and_standard_error() -> None:
@@ -10,6 +10,12 @@ def test_mean_and_standard_error() -> None:
     assert error == pytest.approx(np.std([1, 2, 6], ddof=1) / np.sqrt(3))
     assert mean_and_error([2.0]) == (2.0, None)
     assert mean_and_error([]) == (None, None)
+
+
+def test_equal_values_have_no_standard_error_not_even_a_rounded_one() -> None:
+    assert np.std([1 - 0.6] * 3, ddof=1) > 0  # the mean is rounded
+    assert standard_error([1 - 0.6] * 3) == 0
+    assert standard_error(np.full(3, 1 - 0.6), shared=0.5) == 0
 
 
 def test_z_scores_of_few_trials_are_standard_normal() -> None:

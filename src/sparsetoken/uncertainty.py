@@ -37,6 +37,8 @@ def standard_error(values: Sequence[float] | Array, *, shared: float = 0.0) -> f
     and Bengio, 2003): their training samples are largely the same.
     """
     count = len(values)
+    if count > 1 and np.ptp(values) == 0:  # whose mean, rounded, would differ from each
+        return 0.0
     return float(np.std(values, ddof=1)) / math.sqrt(count) * math.sqrt(1 + count * shared)
 
 
