@@ -129,6 +129,18 @@ def test_fewer_coefficients_are_simpler() -> None:
         assert counts[preferred] < max(counts[rival], counts["attention"])
 
 
+def test_where_nothing_errs_more_data_are_not_asked_for() -> None:
+    X, y, _ = equal_bags(count=60, strength=80.0)
+    found = compare(X, y, cv=3, repeats=1, classifiers=QUICK)
+    assert {row.error for row in found.rows[:2]} == {found.rows[-1].error} == {0.0}
+    assert found.advice == (
+        "No difference: attention and pooled have the same error in every fold, 0.000 on average; "
+        "use either."
+    )
+    many = (*found.rows[:-1], replace(found.rows[-1], coefficients=99))
+    assert "prefer pooled" in replace(found, rows=many).advice
+
+
 def test_standard_errors_are_those_of_nadeau_and_bengio() -> None:
     X, y, _ = equal_bags(count=60)
     split = ShuffleSplit(n_splits=5, test_size=0.25, random_state=0)

@@ -207,6 +207,11 @@ class Comparison:
                 f"Attention does not pay: its {self.measure} is {gap} above that of {rival.name}; "
                 "use that."
             )
+        if paired.difference == paired.uncertainty == 0:
+            return (
+                f"No difference: attention and {rival.name} have the same {self.measure} in every "
+                f"fold, {rival.error:.3f} on average; {self._simpler(rival)}use either."
+            )
         return f"No clear difference: attention and {rival.name} are {gap} apart; " + (
             self._simpler(rival) + "bring more data."
         )
