@@ -488,12 +488,18 @@ def test_random_state_decides_everything_random() -> None:
     assert np.any(models[0].queries_ != models[2].queries_)
 
 
-def test_few_samples_need_no_choice() -> None:
+def test_samples_too_few_to_choose_are_told_of() -> None:
     X, y, _ = equal_bags(count=10)
     few = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:2]]
-    model = AttentionClassifier(random_state=0).fit(X[few], y[few])
+    with pytest.warns(UserWarning, match="fewer than 3 .* 'pooled', is fitted") as caught:
+        model = AttentionClassifier(random_state=0).fit(X[few], y[few])
+    assert caught[0].filename == __file__
     assert model.model_.recipe.family == "pooled"
     assert not model.model_.candidates
+    with pytest.warns(UserWarning, match="fewer than 3 different samples, or groups"):
+        AttentionClassifier().fit(X, y, groups=np.arange(10) // 6)
+    # Where the model is given only its ridge is left to choose, which matters less.
+    AttentionClassifier(refine=False, sharpness=2.0).fit(X[few], y[few])
 
 
 def test_subsampled_start_ends_at_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:

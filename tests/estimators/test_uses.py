@@ -526,6 +526,7 @@ def test_tiny_numbers_are_numbers(model: Any) -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("kind", ["two values", "chance", "many", "one"])
+@pytest.mark.filterwarnings("ignore:fewer than 3 different samples")
 def test_numbers_without_digits_are_no_trouble(model: Any, kind: str) -> None:
     """Subnormal numbers hold next to nothing, and their inverses overflow."""
     rng, y = np.random.default_rng(0), np.arange(60) % 2

@@ -119,6 +119,14 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             for_query, for_readout = labelled.split(self.split, rng)
             firsts, own_query = None, for_query
         recipe, candidates, scaler = choose(for_readout, own_query, scaler, white, wishes, settings)
+        if len(wishes.families) > 1 and not candidates:
+            warnings.warn(
+                "fewer than 3 different samples, or groups, of a class are too few to compare models "
+                f"on held-out ones: the simplest, {recipe.family!r}, is fitted; bring more samples, "
+                "or give refine and sharpness a value",
+                UserWarning,
+                stacklevel=5,
+            )
         if firsts is not None and scaler.whitening is not None:
             firsts = firsts @ scaler.whitening
         fitted = fit_heads(for_readout, for_query, scaler, recipe, settings, firsts)
