@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -177,3 +178,48 @@ def test_only_what_scikit_learn_makes_is_written_elsewhere() -> None:
 @pytest.mark.parametrize("name", WRITTEN_HERE)
 def test_every_public_method_has_an_example(name: str) -> None:
     assert_has_example(inspect.getdoc(METHODS[name]) or "")
+
+
+# Commands whose output a page shows, by page and text; those that take long are named here.
+COMMAND = re.compile(r"^```sh\n([^`]*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LONG_COMMANDS = ("sparsetoken plan ",)
+
+
+def shown_commands() -> list[Any]:
+    return [
+        pytest.param(
+            commands,
+            shown,
+            marks=[pytest.mark.slow] if commands.startswith(LONG_COMMANDS) else [],
+            id=f"{page.name}: {commands.strip()}",
+        )
+        for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
+        for commands, shown in COMMAND.findall(page.read_text())
+    ]
+
+
+@pytest.mark.parametrize(("commands", "shown"), shown_commands())
+def test_commands_print_what_the_page_shows(commands: str, shown: str, tmp_path: Path) -> None:
+    """Words are the same; numbers, whole ones too, up to what another machine's rounding changes."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    result = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    number = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
+    words, numbers = [], []
+    for text in (result.stdout, shown):
+        words.append(number.sub("#", text.strip()))
+        numbers.append([float(found.replace(",", "")) for found in number.findall(text)])
+    assert words[0] == words[1]
+    assert numbers[0] == pytest.approx(numbers[1], rel=0.03, abs=0.001)
+
+
+def test_some_page_shows_what_a_command_prints() -> None:
+    assert shown_commands()

@@ -21,6 +21,7 @@ from sparsetoken import (
     read_study,
     simulate,
 )
+from sparsetoken.planning import best_training
 from sparsetoken.planning.best_training import (
     TrainingSearch,
     VariedTraining,
@@ -457,6 +458,35 @@ def test_an_area_under_the_curve_is_a_target_too() -> None:
     # The floor falls with what is known of the signal, to where all of it is known.
     assert others["floor"].limit == pytest.approx(1 - best_ranking(TASK, "bayes").misranked)
     assert others["floor"].limit >= found.limit
+
+
+def test_rounding_of_another_machine_changes_neither_the_plan_nor_its_studies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Last bits of the search must not reach the hash that random streams come from."""
+    real = best_training.learnt_alignment
+
+    def rounded_otherwise(*args: Any) -> Any:
+        found = real(*args)
+        return replace(found, sharpness=found.sharpness * (1 + 1e-13))
+
+    def made() -> Plan:
+        return plan(TASK, samples=60, dimension=40, trials=3, losses=("logistic",))
+
+    here = made()
+    monkeypatch.setattr(best_training, "learnt_alignment", rounded_otherwise)
+    there = made()
+    assert here.training is not None
+    assert there.training == here.training
+    for name in ("ridge", "readout_step", "bias_step", "query_step"):
+        value = getattr(here.training, name)
+        assert value == float(f"{value:.3g}")
+    assert there.assurance == here.assurance
+    # Numbers of samples that are tried are read off a maximum, and have few digits too.
+    tried: list[float] = []
+    _assured(lambda m: tried.append(m) or np.arange(40) < 40 * ndtr(np.log(m)), 0.8)
+    assert len(tried) > 5
+    assert all(multiple == round(multiple, 3) for multiple in tried)
 
 
 def test_text_study_and_figure(tmp_path: Path) -> None:

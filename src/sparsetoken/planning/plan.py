@@ -444,7 +444,7 @@ def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
         f"readout step {training.readout_step:.3g}, bias step {training.bias_step:.3g}, "
         f"query step {training.query_step:.3g}"
     )
-    yield f"  {training.loss} loss, ridge {training.ridge:.2g}, {steps}"
+    yield f"  {training.loss} loss, ridge {training.ridge:.3g}, {steps}"
     if found.widths:
         yield f"  nearly as good: {', '.join(_width_text(*item) for item in found.widths.items())}"
     if found.assurance is not None:

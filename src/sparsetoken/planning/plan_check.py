@@ -159,7 +159,8 @@ def _assured(reaching: Callable[[float], Array], assurance: float) -> float | No
 def _probit_crossing(tried: dict[float, Array], share: float) -> float:
     """Return the multiple m at which Φ(a + b log m) is a share, a and b by maximum likelihood.
 
-    It is not sought beyond the multiples that were tried.
+    It is not sought beyond the multiples that were tried. It has three decimals: draws depend on all
+    digits of a multiple, and the last ones of a maximum are those of the machine.
     """
     logs = np.concatenate([np.full(len(hits), np.log(m)) for m, hits in tried.items()])
     signs = np.where(np.concatenate(list(tried.values())), 1.0, -1.0)
@@ -169,7 +170,7 @@ def _probit_crossing(tried: dict[float, Array], share: float) -> float:
 
     bounds = ((None, None), (_LEAST_SLOPE, None))
     constant, slope = minimize(unlikely, np.array([0.0, 4.0]), bounds=bounds).x
-    crossing = np.exp((ndtri(share) - constant) / slope)
+    crossing = round(float(np.exp((ndtri(share) - constant) / slope)), 3)
     return float(np.clip(crossing, min(tried), max(tried)))
 
 

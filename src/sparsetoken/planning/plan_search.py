@@ -68,6 +68,9 @@ _BETTER_LOSS = 0.99
 # The final prediction's numerical error, and as a share of what the goal has above the limit.
 _FINE = 2e-4
 _FINE_SHARE = 1 / 100
+# Settings of a candidate that a plan tells, and with how many digits: a percent changes no error.
+_SEARCHED = ("ridge", "readout_step", "bias_step")
+_DIGITS = 3
 
 
 @dataclass(frozen=True)
@@ -299,9 +302,9 @@ class PlanSearch:
         return Alternative(name, samples, loss_of(self.metric, loss), limit)
 
     def settled(self, found: VariedTraining) -> tuple[Training, Prediction, int]:
-        """Return the training with whole numbers of samples, its fine prediction, and how many.
+        """Return the training in the digits of a plan, its fine prediction, and how many of these.
 
-        For a goal, the least number of samples with which the fine prediction reaches it.
+        Samples are whole numbers, settings have three digits: what is told is the plan. For a goal, the least number of samples with which the fine prediction reaches it.
         """
         above = 1.0
         if self.goal is not None:
@@ -355,8 +358,22 @@ def _whole(samples: float) -> int:
 
 
 def _with_samples(candidate: VariedTraining, task: Task, dimension: int, samples: int) -> Training:
-    """Return the training with so many samples, at least two for either part."""
+    """Return the training with so many samples, at least two for either part, and short settings.
+
+    Random streams are a hash of all digits of a training: with those of a search, which end in the
+    machine's rounding, simulated studies would differ from machine to machine.
+    """
+    settings: dict[str, Any] = {name: _short(getattr(candidate, name)) for name in _SEARCHED}
+    candidate = replace(candidate, alpha=samples / dimension, **settings)
     if candidate.schedule == "split":
         first = int(np.clip(round(candidate.split * samples), 2, samples - 2))
         candidate = replace(candidate, split=first / samples)
-    return replace(candidate, alpha=samples / dimension).training(task)
+    training = candidate.training(task)
+    shares = {name: round(getattr(training, name) * dimension) for name in ("alpha0", "alpha1")}
+    ratios = {name: count / dimension for name, count in shares.items()}
+    return training.replace(query_step=_short(training.query_step), **ratios)
+
+
+def _short(value: float) -> float:
+    """Return a value with the digits that a plan tells."""
+    return float(f"{value:.{_DIGITS}g}")
