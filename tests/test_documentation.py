@@ -4,6 +4,7 @@ import doctest
 import inspect
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 import sparsetoken
-from sparsetoken import Query, Task, Training
+from sparsetoken import ParameterError, PoissonCount, Query, Task, Training
+from sparsetoken.theory import laws
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -223,3 +225,15 @@ def test_commands_print_what_the_page_shows(commands: str, shown: str, tmp_path:
 
 def test_some_page_shows_what_a_command_prints() -> None:
     assert shown_commands()
+
+
+def test_the_classifier_of_the_page_refuses_a_random_number_of_informative_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(laws, "LAWS", dict(laws.LAWS))
+    example = EXAMPLE.search((ROOT / "docs/extending-classifiers.md").read_text())
+    assert example
+    (tmp_path / "page.py").write_text(example[1])
+    names = runpy.run_path(str(tmp_path / "page.py"))
+    with pytest.raises(ParameterError, match="informative = 'poisson:2' is not valid"):
+        names["summed_law"](Task(8, PoissonCount(2), 4.0), None, 4, 0)
