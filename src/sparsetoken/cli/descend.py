@@ -1,6 +1,7 @@
 """`sparsetoken descend`: joint gradient descent, step by step."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from sparsetoken.cli.output import (
     force_option,
     print_curve,
     print_json,
+    refuse_unread,
     tell_written,
 )
 from sparsetoken.limits import MOST_STEPS
@@ -86,6 +88,8 @@ def descend(
     """Predict gradient descent of query, readout and bias together, a fresh batch a step."""
     from sparsetoken.theory.descent import descend as descend_along
 
+    if not trials:
+        refuse_unread(("dimension", "seed"), "nothing is simulated without --trials")
     task, schedule = read_task(options), _schedule(options)
     if plot is not None:
         check_picture("plot", plot, inputs=filter(None, [options["schedule"]]), force=force)
@@ -115,6 +119,7 @@ def _schedule(options: dict[str, Any]) -> list[Step]:
     if path is None:
         count = validation.integer("steps", options["steps"], low=1, high=MOST_STEPS)
         return [read_step(options)] * count
+    refuse_unread(("steps", *(item.name for item in fields(Step))), "--schedule has the steps")
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

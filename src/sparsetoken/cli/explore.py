@@ -10,6 +10,7 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     is_our_page,
+    refuse_unread,
     tell_written,
 )
 from sparsetoken.validation import ParameterError
@@ -38,6 +39,8 @@ def explore(
     from sparsetoken.explorer.state import State
 
     shown = State.from_address(state)
+    if export is not None:
+        refuse_unread(("port", "no_browser"), "--export writes a page and serves none")
     if port is not None and not 1 <= port <= 65535:
         raise ParameterError("port", port, "an integer from 1 to 65535")
     try:

@@ -21,6 +21,7 @@ from sparsetoken.cli.output import (
     print_curve,
     print_json,
     print_record,
+    refuse_unread,
     tell_written,
 )
 from sparsetoken.records import UNCERTAINTY
@@ -82,6 +83,7 @@ def floor(alpha: float, tolerance: float, transitions: bool, **options: Any) -> 
         raise click.UsageError("--transitions is for one task: leave --over out")
     if over not in _VARIED:
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(_VARIED))
+    refuse_unread([over], "it is what --over varies")
     if options["plot"] is not None:
         check_picture("plot", options["plot"], force=options["force"])
     found = _along(task, over, curve_values(over, options, task), alpha, tolerance)

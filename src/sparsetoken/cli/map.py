@@ -52,7 +52,8 @@ _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
     nargs=3,
     default=("alpha", "0.5", "32"),
     show_default=True,
-    help="Field, first and last value, upwards; alpha is all samples per dimension.",
+    help="Field, first and last value, upwards; alpha is all samples per dimension, split as "
+    "--alpha0 and --alpha1.",
 )
 @click.option(
     "--classifier",
@@ -112,6 +113,8 @@ def _axis(side: str, given: tuple[str, str, str], points: int, by_factors: bool)
         start, stop = (validation.real(name, float(end)) for end in ends)
     except ValueError:
         raise ParameterError(f"{side} of {name}", " ".join(ends), "two finite numbers") from None
+    if not start < stop:
+        raise ParameterError(f"{side} of {name}", " ".join(ends), "first the smaller number")
     if by_factors and not (start > 0 and stop > 0):
         raise ParameterError(
             f"{side} of {name}", " ".join(ends), "two numbers > 0 for values by factors"

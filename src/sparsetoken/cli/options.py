@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from sparsetoken import validation
-from sparsetoken.cli.output import force_option
+from sparsetoken.cli.output import Function, force_option
 from sparsetoken.limits import MOST_WORKERS
 from sparsetoken.task import Query, Step, Task, Training
 from sparsetoken.validation import ParameterError
@@ -39,8 +39,6 @@ __all__ = [
     "usage_options",
     "workers_option",
 ]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # The setting of the paper's main figure, so that every command runs without options, with a query
 # step at which attention is near its best.
@@ -216,7 +214,7 @@ def curve_options(example: str) -> Callable[[Function], Function]:
 
 def refuse_curve_options(options: Mapping[str, Any]) -> None:
     """Refuse the options that only a curve has, where no field varies."""
-    for name in ("from", "to", "points", "log", "plot", "force"):
+    for name in ("from", "to", "points", "log", "plot"):
         value = options[{"from": "start", "to": "stop", "log": "logarithmic"}.get(name, name)]
         if value is not None and value is not False:
             raise click.UsageError(f"--{name} is for a curve: say which field varies with --over")

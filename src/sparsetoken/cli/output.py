@@ -1,13 +1,15 @@
 """How commands show results: tables for people, JSON for machines, a picture of a curve."""
 
+import functools
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from sparsetoken.numerics.solution import Status
 from sparsetoken.records import Curve, readable, table_cells
@@ -32,9 +34,13 @@ __all__ = [
     "print_curve",
     "print_json",
     "print_record",
+    "refuse_unread",
     "tell_written",
     "tracked",
 ]
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Refusal(click.ClickException):
@@ -50,9 +56,33 @@ Row = Mapping[str, Any]
 # How a picture begins, by the ending of its name. Ours name the package as well.
 _PICTURES = {".pdf": (b"%PDF",), ".png": (b"\x89PNG",), ".svg": (b"<?xml", b"<svg")}
 
-force_option = click.option(
-    "--force", is_flag=True, help="Replace an output file that this command did not write."
-)
+# Options that name a file to write, and those of commands that always write one.
+_WISHED = ("plot", "csv_path", "save", "export")
+_ALWAYS = ("output", "file")
+
+
+def refuse_unread(names: Iterable[str], because: str) -> None:
+    """Refuse options of this call that were typed though nothing reads them; defaults are silent."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        typed = context.get_parameter_source(parameter.name or "")
+        if parameter.name in set(names) and typed is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[-1]} has no effect here: {because}")
+
+
+def force_option(function: Function) -> Function:
+    """Add --force, which is refused where no file is written."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **options: Any) -> Any:
+        given = click.get_current_context().params
+        wished = any(given.get(name) is not None for name in _WISHED)
+        if not (wished or any(name in given for name in _ALWAYS)):
+            refuse_unread(["force"], "no file is written")
+        return function(*args, **options)
+
+    text = "Replace an output file that this command did not write."
+    return click.option("--force", is_flag=True, help=text)(cast(Function, checked))
 
 
 def check_folder(folder: Path) -> None:

@@ -38,7 +38,7 @@ Words in the table:
   hard       all weight on the token with the largest score
   best bias  with the bias of least error on the task at test time
   best pair  with the best sharpness and the best bias: two numbers
-  bayes      no classifier does better, not even one that knows the signal
+  oracle     no classifier does better, not even one that knows the signal
 """
 
 

@@ -32,6 +32,7 @@ from sparsetoken.cli.output import (
     print_curve,
     print_json,
     print_record,
+    refuse_unread,
     tracked,
 )
 from sparsetoken.records import Curve, Record
@@ -44,6 +45,8 @@ Described = tuple[Task | Training | Query | None, ...]
 
 _ORDER_PARAMETERS = ("along", "across", "bias", "rest", "susceptibility")
 _TASK = tuple(item.name for item in fields(Task))
+_TRAINING = tuple(item.name for item in fields(Training))
+_AFTER_THE_QUERY = ("alpha1", "ridge", "reuse")
 
 _PREDICT_WORDS = """\b
 Words in the table, of the trained readout:
@@ -161,10 +164,10 @@ def _show_score_curve(
     """Print or draw a curve of one prediction."""
     from sparsetoken.theory.prediction import predict as predict_once
 
-    plot, force = options["plot"], options["force"]
-    refuse_curve_options({**options, "plot": None, "force": force and plot is None})
+    plot = options["plot"]
+    refuse_curve_options({**options, "plot": None})
     if plot is not None:
-        check_picture("plot", plot, force=force)
+        check_picture("plot", plot, force=options["force"])
     prediction = predict_once(*settings, **choices)
     source = prediction.localisation if name == "free_response" else prediction
     if source is None:
@@ -193,6 +196,7 @@ def align(**options: Any) -> None:
     from sparsetoken.theory.alignment import align as align_once
     from sparsetoken.theory.prediction import LEARNING
 
+    refuse_unread(_AFTER_THE_QUERY, "the query is learnt before the readout is trained")
     settings = (read_task(options), read_training(options))
     shown = ("alignment", "readout_cosine")
     _show_each("attention", settings, options, align_once, shown, (*_TASK, *LEARNING))
@@ -211,17 +215,26 @@ def align(**options: Any) -> None:
 def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     """Predict how many samples per dimension a classifier can separate."""
     from sparsetoken.theory.capacity import capacity as capacity_once
+    from sparsetoken.theory.capacity import capacity_curve
     from sparsetoken.theory.prediction import LEARNING, query_fields
 
-    settings = (read_task(options), read_training(options), read_query(options))
-    fields = query_fields(classifier, settings[2])
+    task, training, query = read_task(options), read_training(options), read_query(options)
+    known = query_fields(classifier, query)
+    if known == LEARNING:
+        refuse_unread(["ridge"], "whether data can be separated does not depend on it")
+    else:
+        refuse_unread(_TRAINING, "no query is learnt, and the capacity reads nothing else of it")
+    learnt = training if known == LEARNING else None
+    choices: dict[str, Any] = {"classifier": classifier, "query": query, "tolerance": tolerance}
 
-    def evaluate(task: Task, training: Training, query: Query | None) -> Record:
-        learnt = training if fields == LEARNING else None
-        return capacity_once(task, learnt, classifier=classifier, query=query, tolerance=tolerance)
+    def once() -> Record:
+        return capacity_once(task, learnt, **choices)
 
-    matter = (*_TASK, *fields)
-    _show_each(classifier, settings, options, evaluate, ("alpha",), matter)
+    def along(over: str, values: Iterable[float]) -> Sequence[Record]:
+        return capacity_curve(task, learnt, over=over, values=values, **choices)
+
+    matter = (*_TASK, *known)
+    _show(classifier, (task, training, query), options, once, along, ("alpha",), matter)
 
 
 @click.command()
@@ -251,17 +264,31 @@ def oracle(
 ) -> None:
     """Predict the least error of a classifier that knows the signal."""
     from sparsetoken.theory.oracle import oracle as oracle_once
-    from sparsetoken.theory.oracle import required_strength
+    from sparsetoken.theory.oracle import required_strength, strength_curve
 
-    def evaluate(task: Task) -> Record:
-        kind: dict[str, Any] = {"classifier": classifier, "nonlinearity": nonlinearity}
-        if error is not None:
-            return required_strength(task, error=error, sharpness=sharpness, **kind)
-        return oracle_once(task, sharpness=sharpness, **kind)
+    task = read_task(options)
+    kind: dict[str, Any] = {
+        "classifier": classifier,
+        "nonlinearity": nonlinearity,
+        "sharpness": sharpness,
+    }
+    if error is None:
+        _show_each(
+            *(classifier, (task,), options),
+            lambda task: oracle_once(task, **kind),
+            *(("test_error",), _TASK),
+        )
+        return
+    refuse_unread(["strength"], "the strength is what --error asks for")
 
-    shown = ("test_error",) if error is None else ("strength",)
-    matter = [name for name in _TASK if error is None or name != "strength"]
-    _show_each(classifier, (read_task(options),), options, evaluate, shown, matter)
+    def once() -> Record:
+        return required_strength(task, error=error, **kind)
+
+    def along(over: str, values: Iterable[float]) -> Sequence[Record]:
+        return strength_curve(task, over=over, values=values, error=error, **kind)
+
+    matter = [name for name in _TASK if name != "strength"]
+    _show(classifier, (task,), options, once, along, ("strength",), matter)
 
 
 def _show_each(
@@ -325,6 +352,7 @@ def _asked_curve(
     """Return the curve that is asked for, once nothing can refuse it any more."""
     over = options["over"]
     check_matters(over, matter)
+    refuse_unread([over], "it is what --over varies")
     if options["plot"] is not None:
         check_picture("plot", options["plot"], force=options["force"])
     values = curve_values(over, options, read_task(dict(options)))

@@ -231,6 +231,10 @@ def plan(
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     if samples is not None and assurance != _ASSURANCE:
         raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
+    if not trials and assurance != _ASSURANCE:
+        raise ParameterError(
+            "assurance", assurance, "its default with trials = 0: none is simulated"
+        )
     _check_losses(losses)
     count = _Count(progress, MOST_PREDICTIONS + MOST_SIZES * trials)
     search = PlanSearch(
