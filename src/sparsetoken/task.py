@@ -16,7 +16,7 @@ from sparsetoken import validation
 from sparsetoken.informative import CountLaw, Counts, KeptCount, as_informative, counts
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Query", "Step", "Task", "Training", "check_matters", "vary"]
+__all__ = ["Query", "Step", "Task", "Training", "check_matters", "check_reuse", "vary"]
 
 _Class = TypeVar("_Class")
 
@@ -366,3 +366,10 @@ def check_matters(over: str, fields: Sequence[str]) -> None:
     """Raise a ParameterError if a field to vary is not among those that a result depends on."""
     if over not in fields:
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(fields))
+
+
+def check_reuse(reuse: bool, query: object | None) -> None:
+    """Raise a ParameterError if samples are to be reused though the query is given, not learnt."""
+    if reuse and query is not None:
+        accepted = "False with a given query: no samples were used to learn it"
+        raise ParameterError("reuse", True, accepted)

@@ -42,6 +42,7 @@ LIGHT = [
     {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "alpha0"},
     {"view": "capacity", "classifiers": ["attention"], "given_query": 1, "over": "alpha0"},
     {"view": "query", "reuse": 1},
+    {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "reuse": 1, "stop": 8},
     {"view": "query", "quantity": "rate_constant", "over": "strength"},
     {"view": "strength", "classifiers": ["pooled"], "error": 0.1},
     {"view": "capacity", "classifiers": ["pooled", "vectorised"]},

@@ -233,6 +233,7 @@ def test_a_setting_moves_the_keys_of_the_lines_that_it_matters_to() -> None:
     assert moved({"alpha0": 3.0}, over="strength") == {"attention", "floor"}
     assert moved({"alpha0": 3.0}, over="alpha") == {"attention"}  # how samples are shared
     assert moved({"query_step": 3.0}, given_query=True) == set()
+    assert moved({"reuse": True}, given_query=True) == set()
     assert moved({"alpha0": 3.0, "alpha1": 3.0}, reuse=True) == set()
     (flat,) = {tuple(points) for points in [keys(over="query_step")["pooled"]]}
     assert len(set(flat)) == 1

@@ -81,6 +81,16 @@ def test_a_study_without_a_split_pairs_the_sample_ratios() -> None:
     assert all(cell["reuse"] is True for cell in parse_study(paired).cells())
 
 
+def test_a_study_does_not_reuse_samples_that_a_given_query_never_used() -> None:
+    given = "[query]\nalignment = 0.9\nsharpness = 1.5\n"
+    training = "[training]\nreuse = [false, true]\nalpha0 = 1\nalpha1 = 1\n"
+    both = 'classifiers = ["pooled", "attention"]\n' + HEAD + TASK + training + given
+    with pytest.raises(StudyError, match=r"reuse = True, classifier = attention\): reuse = True"):
+        parse_study(both)
+    assert len(parse_study(both.replace(', "attention"', "")).cells()) == 2
+    assert len(parse_study(both.replace(given, "")).cells()) == 4
+
+
 def test_cells_are_the_product_in_the_order_of_the_lists() -> None:
     text = HEAD.replace("10", "[10, 20]") + 'classifiers = ["attention", "pooled"]\n' + TASK
     text += "[training]\nalpha0 = [1, 2]\nalpha1 = 1\n"

@@ -13,8 +13,10 @@ from sparsetoken import (
     align,
     capacity,
     curve,
+    finite_size,
     get_loss,
     predict,
+    shift,
 )
 from sparsetoken.numerics.quadrature import normal_panels
 from sparsetoken.theory.laws import LAWS, ClassifierLaw
@@ -193,7 +195,6 @@ def test_classifiers_without_a_learnt_query_do_not_notice() -> None:
     for choice in (
         {"classifier": "pooled"},
         {"classifier": "vectorised"},
-        {"query": Query(0.9, 2)},
     ):
         assert (
             predict(TASK, TRAINING, **choice).test_error
@@ -232,6 +233,21 @@ def test_reuse_needs_one_sample_ratio_and_a_known_law(monkeypatch: pytest.Monkey
     monkeypatch.setitem(LAWS, "other", other)
     with pytest.raises(ParameterError, match=r"reuse = True .* other classifier"):
         predict(TASK, TRAINING, classifier="other")
+
+
+def test_a_given_query_leaves_nothing_to_reuse() -> None:
+    query, values = Query(0.8, 1.0), [1.0]
+    for ask in (
+        lambda: predict(TASK, TRAINING, query=query),
+        lambda: curve(TASK, TRAINING, values=values, query=query),
+        lambda: shift(TASK, TRAINING, values=[20], query=query),
+        lambda: finite_size(TASK, TRAINING, dimension=20, trials=4, query=query),
+        lambda: curve(TASK, TRAINING, over="alignment", values=values, query=query),
+    ):
+        with pytest.raises(ParameterError, match=r"reuse = True .* False with a given query"):
+            ask()
+    # Without a query at all, a training may be one that attention shares.
+    assert predict(TASK, TRAINING, classifier="pooled").solution.converged
 
 
 def test_capacity_without_a_split_is_where_the_margin_vanishes() -> None:

@@ -215,7 +215,8 @@ class State:
     Attributes
     ----------
     view : str
-    task, training, query : the settings; `query` is used where `given_query` is True
+    task, training, query : the settings; `query` is used where `given_query` is True, and then
+        nothing is reused
     over, start, stop, points, logarithmic : the x axis; start and stop are None for the usual range
     logarithmic_y : the y axis of lines
     second, second_start, second_stop : the y axis of a map
@@ -268,6 +269,8 @@ class State:
         for name in ("points", "dimension", "trials"):
             _at_most(name, getattr(self, name))
         validation.real("error", self.error, low=0, high=0.5, inclusive=False)
+        if self.given_query:  # no samples were used for it
+            self._fill("training", self.training.replace(reuse=False))
         self._check_axes()
         if len(self.pins) > LIMITS["pins"]:
             raise ParameterError("pins", len(self.pins), f"at most {LIMITS['pins']}")

@@ -19,7 +19,7 @@ from sparsetoken.simulation.measures import METRICS
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
 from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.samplers import SAMPLERS
-from sparsetoken.task import Query, Task, Training
+from sparsetoken.task import Query, Task, Training, check_reuse
 from sparsetoken.uncertainty import mean_and_error
 from sparsetoken.validation import ParameterError
 
@@ -275,7 +275,7 @@ def run_trial(
     classifier : str
         "attention", "pooled", "vectorised", or another entry of `simulation.samplers.SAMPLERS`.
     query : Query, optional
-        A query for attention instead of the one that stages 1 to 3 learn.
+        A query for attention instead of the one that stages 1 to 3 learn; without reuse.
     sampler : "reduced" or "plain"
         Two ways to draw from the same law: few numbers, or the sequences themselves.
     at : Task, optional
@@ -314,6 +314,7 @@ def run_trial(
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
     _check(task, dimension, trial, classifier, query, sampler, at, seed, fresh_test, dtype)
+    check_reuse(training.reuse, query)
     _check_usage(classifier, sampler, at_sharpness, recalibrate, metrics, fresh_test)
     _require_memory(task, training, dimension, classifier, dtype)
     begin = time.perf_counter()

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,7 +34,7 @@ from sparsetoken.informative import as_informative
 from sparsetoken.limits import MOST_BYTES, MOST_CELLS, MOST_TRIALS, MOST_VALUES
 from sparsetoken.sweeps.errors import StudyError
 from sparsetoken.sweeps.grid import Axis, Grid
-from sparsetoken.task import Query, Task, Training
+from sparsetoken.task import Query, Task, Training, check_reuse
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Study", "parse_study", "read_study"]
@@ -244,6 +245,7 @@ class Study(_Strict):
     def _check_as_a_whole(self) -> "Study":
         problems = [*self._zip_problems(), *self._extent_problems()]
         problems = problems or list(self._size_problems()) or list(self._cell_problems())
+        problems = problems or list(islice(self._reuse_problems(), _SHOWN_CELLS))
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -368,6 +370,19 @@ class Study(_Strict):
                         yield f"cell {number} ({self._varied(self._grid[number])}): {named}"
         if bad > _SHOWN_CELLS:
             yield f"... and {bad - _SHOWN_CELLS} more combinations"
+
+    def _reuse_problems(self) -> Iterator[str]:
+        """Look for cells that would reuse the samples of a query that is given."""
+        if self.query is None or not any(self.axes["training.reuse"]):
+            return
+        from sparsetoken.simulation.samplers import SAMPLERS
+
+        for number, values in self._grid.combinations(["reuse", "classifier"]):
+            given = self.query if SAMPLERS[values["classifier"]].takes_query else None
+            try:
+                check_reuse(values["reuse"], given)
+            except ParameterError as error:
+                yield f"cell {number} ({self._varied(self._grid[number])}): {error}"
 
     def _fitting(self) -> Iterator[tuple[type, str, tuple[str, ...]]]:
         """Yield the fields of an object that must fit together, where they might not."""

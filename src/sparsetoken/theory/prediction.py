@@ -15,7 +15,7 @@ from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import UNCERTAINTY, Curve, Record
-from sparsetoken.task import Query, Task, Training, check_matters, vary
+from sparsetoken.task import Query, Task, Training, check_matters, check_reuse, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.laws import ClassifierLaw, FeatureLaw, classifier_law, score_law
 from sparsetoken.theory.limit import FINEST, LimitReadout, LimitState, limit_readout, misclassified
@@ -258,7 +258,7 @@ def predict(
         "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
     query : Query, optional
         A given query instead of the one that `align` predicts; for attention. What only a query to
-        be learnt reads of the training (alpha0, the rates, reuse) then plays no part.
+        be learnt reads of the training (alpha0, the rates) then plays no part, and reuse is refused.
     at : Task, optional
         Test on this task instead: sequences of another length, sparsity, strength or rate.
         The direction of the signal stays the same.
@@ -389,6 +389,8 @@ def chosen_query(
             accepted = f"None for the {classifier} classifier, which takes no query"
             raise ParameterError("query", query, accepted)
         return None, None
+    if training is not None:
+        check_reuse(training.reuse, query)
     if query is not None:
         return query, None
     if training is None:

@@ -233,8 +233,11 @@ function caption() {
   return wanted.concat(parts.flatMap((part) => about.groups[part]).filter((field) => !hidden.has(field.name) && !(field.kind === "switch" && !current(field.name))).map((field) => `${symbolOf(field)} = ${current(field.name)}`)).join(", ");
 }
 
-// Settings that change nothing in this view; samples that are shared do.
-const idle = () => about.views[values.view].idle.filter((name) => !(name === "alpha1" && current("reuse")));
+// Settings that change nothing in this view; samples that are shared do. A given query used none.
+const idle = () => [
+  ...about.views[values.view].idle.filter((name) => !(name === "alpha1" && current("reuse") && !current("given_query"))),
+  ...(current("given_query") ? ["reuse"] : []),
+];
 
 const symbolOf = (field) => field.title.match(/\(([^ )]*)/)?.[1] ?? field.title;
 
