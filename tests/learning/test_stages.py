@@ -215,6 +215,23 @@ def test_settings_that_do_not_fit_are_refused(data: Sample) -> None:
         train((data.X[:, :, :7], data.y), (data.X, data.y), training())
 
 
+def test_reuse_trains_on_one_data_set(data: Sample) -> None:
+    reused, pair = Training(2.0, 2.0, reuse=True), (data.X, data.y)
+    same = train(pair, pair, reused)
+    assert np.array_equal(
+        same.readout.weights, train(pair, pair, Training(2.0, 2.0)).readout.weights
+    )
+    copied = train(pair, (data.X.copy(), data.y.copy()), reused)
+    assert np.array_equal(same.readout.weights, copied.readout.weights)
+    changed = data.X.copy()
+    changed[-1, -1, -1] += 1
+    for other in ((changed, data.y), (data.X, -data.y), (data.X[1:], data.y[1:])):
+        with pytest.raises(ParameterError, match=r"readout_data = .*same arrays as query_data"):
+            train(pair, other, reused)
+    # Without a query the first data are not read.
+    assert train(pair, (changed, data.y), reused, classifier="pooled").query is None
+
+
 def test_attention_finds_a_signal_that_linear_classifiers_miss() -> None:
     task = Task(length=10, informative=1, strength=5.0, positive_rate=0.5)
     rng = np.random.default_rng(0)

@@ -132,7 +132,7 @@ def train(
         Sequences (n0, L, d) and labels in {-1, +1} for stages 1 to 3; classifiers without a query
         do not read them.
     readout_data : (X1, y1)
-        The same for stage 4.
+        The same for stage 4; with `reuse` of the training, the same arrays.
     training : Training
         Its sample ratios are not used here: the arrays have their sizes.
     classifier : "attention", "pooled", "vectorised" or "elementwise"
@@ -172,6 +172,9 @@ def train(
                 query_X.shape[2],
                 f"{readout_X.shape[2]}, as in readout_data",
             )
+        if training.reuse and not _same_data(query_X, query_y, readout_X, readout_y):
+            accepted = "the same arrays as query_data with reuse = True"
+            raise ParameterError("readout_data", f"X of shape {readout_X.shape}", accepted)
         first_weights, first_bias = first_step(query_X, query_y, training)
         query = query_step(query_X, query_y, first_weights, first_bias, training)
     inverse_temperature = 1.0 if query is None else training.inverse_temperature
@@ -230,6 +233,13 @@ def _query_sum(X: Array, y: Array, weights: Array, bias: float, loss: Loss) -> A
     slopes = y * loss.slope(y * (pooled + bias))
     centred = slopes[:, None] * (scores - pooled[:, None])
     return np.asarray(centred.reshape(-1) @ X.reshape(-1, X.shape[2]))
+
+
+def _same_data(X: Array, y: Array, other_X: Array, other_y: Array) -> bool:
+    """Return whether two data sets are one, or have the same entries."""
+    if X.shape != other_X.shape or not np.array_equal(y, other_y):
+        return False
+    return X is other_X or all(np.array_equal(X[part], other_X[part]) for part in blocks(X))
 
 
 def _float64(block: Array) -> Array:
