@@ -135,3 +135,9 @@ def test_hit_rates_of_any_length_keep_their_digits(length: int, shift: float) ->
     density = np.exp(-0.5 * nodes**2) / np.sqrt(2 * np.pi)
     expected = spacing * float(density @ np.exp(others * log_ndtr(nodes + shift)))
     assert hit_rate(Task(length, 1, shift), 1.0) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("wrong", ["best", -1.0])
+def test_a_bad_sharpness_at_test_time_is_named(wrong: object) -> None:
+    with pytest.raises(ParameterError, match=r"^at_sharpness = "):
+        localise(Task(10, 1, 5.0), query=Query(0.9, 3.0), at_sharpness=wrong)  # type: ignore[arg-type]

@@ -189,6 +189,8 @@ def localise(
     validation.instance("training", training, Training, optional=True)
     validation.instance("query", query, Query, optional=True)
     validation.instance("at", at, Task, optional=True)
+    if at_sharpness is not None:
+        validation.real("at_sharpness", at_sharpness, low=0, infinite=True)
     if query is not None and training is not None:
         raise ParameterError("training", training, "None: the query is given")
     if query is None:
