@@ -26,12 +26,21 @@ from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity, capacity_curve
 from sparsetoken.theory.floor import floor_curve
-from sparsetoken.theory.laws import classifier_law
+from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.oracle import RequiredStrength, required_strength
-from sparsetoken.theory.prediction import Prediction, Predictor, curve, predict
+from sparsetoken.theory.prediction import LEARNING, Prediction, Predictor, curve, predict
 from sparsetoken.theory.usage import Usage
 
-__all__ = ["ALL_SAMPLES", "Batch", "Point", "Source", "Stale", "compute", "share_out"]
+__all__ = [
+    "ALL_SAMPLES",
+    "Batch",
+    "Point",
+    "Source",
+    "Stale",
+    "compute",
+    "share_out",
+    "takes_query",
+]
 
 # On an axis: all samples per dimension, of query and readout together.
 ALL_SAMPLES = "alpha"
@@ -112,34 +121,44 @@ class Source:
     @cached_property
     def _decisive(self) -> tuple[tuple[Hashable, ...], bool]:
         """Return what decides the answers beside the varied field, and whether that one does."""
+        settings = self.settings()
+        matters = any(name in settings for name in self.varied)
+        fixed: list[Hashable] = [item for item in settings.items() if item[0] not in self.varied]
+        if self.over == ALL_SAMPLES and takes_query(self.classifier):
+            fixed.append(share_out(self.training, self.classifier, 1.0))
+        own = self.over not in _FIELDS
+        head = (self.kind, self.classifier, self.quantity, self.options)
+        return (*head, *fixed), matters or own
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The fields of the settings that change along the x axis."""
+        samples = self.training.reuse or self.over == ALL_SAMPLES
+        return _SAMPLES if samples and self.over in (*_SAMPLES, ALL_SAMPLES) else (self.over,)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of task, training and query that decide the answer, and no others."""
         settings = {**self.task.to_dict(), **self._training()}
         if self.query is not None:
             settings |= self.query.to_dict()
         if self.kind == "strength":
             del settings["strength"]
-        samples = self.training.reuse or self.over == ALL_SAMPLES
-        varied = _SAMPLES if samples and self.over in (*_SAMPLES, ALL_SAMPLES) else (self.over,)
-        matters = any(name in settings for name in varied)
-        fixed: list[Hashable] = [item for item in settings.items() if item[0] not in varied]
-        if self.over == ALL_SAMPLES and self.classifier == "attention":
-            fixed.append(share_out(self.training, self.classifier, 1.0))
-        own = self.over not in _FIELDS
-        head = (self.kind, self.classifier, self.quantity, self.options)
-        return (*head, *fixed), matters or own
+        return settings
 
     def _training(self) -> dict[str, Any]:
         """Return the fields of training that matter."""
         if self.kind in ("floor", "strength"):
             return {}
         values = self.training.to_dict()
-        if self.classifier != "attention" or self.query is not None:
-            # Nothing is learnt before the readout.
-            values = {name: values[name] for name in ("alpha1", "loss", "ridge")}
-        elif self.training.reuse:
-            return values
-        if self.kind in ("capacity", "align", "turning"):
-            del values["alpha1"], values["ridge"]
-        return values
+        learns = takes_query(self.classifier) and self.query is None
+        if self.kind in ("align", "turning", "tokens"):
+            unread: tuple[str, ...] = ("alpha1", "ridge", "reuse")
+        elif self.kind == "capacity":
+            unread = ("ridge", *(_SAMPLES if self.training.reuse else ("alpha1",)))
+            unread = unread if learns else tuple(values)
+        else:
+            unread = () if learns else (*LEARNING, "reuse")
+        return {name: value for name, value in values.items() if name not in unread}
 
 
 @dataclass(frozen=True)
@@ -166,12 +185,17 @@ class Batch:
     expected: tuple[tuple[float, ...], ...] = ()
 
 
+def takes_query(classifier: str) -> bool:
+    """Return whether a classifier, or another line's name, has a query to be learnt or given."""
+    return classifier in LAWS and LAWS[classifier].takes_query
+
+
 def share_out(training: Training, classifier: str, alpha: float) -> Training:
     """Return a training with α = n/d samples in all, shared out as before.
 
     Where no query is learnt the readout has all of them.
     """
-    if classifier != "attention":
+    if not takes_query(classifier):
         return training.replace(reuse=False, alpha1=alpha)
     if training.reuse:
         return training.replace(alpha0=alpha, alpha1=alpha)
@@ -352,7 +376,7 @@ def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
 
 def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
-    learnt = source.query is None and classifier_law(source.classifier).takes_query
+    learnt = source.query is None and takes_query(source.classifier)
     varied = source.over in source.training.to_dict()
     if varied and source.query is not None:
         found = capacity(source.task, query=source.query, tolerance=batch.tolerance)

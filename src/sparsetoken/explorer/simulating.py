@@ -6,6 +6,7 @@ from typing import Any
 
 from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.state import SIMULATED, State
+from sparsetoken.explorer.views import given_query
 from sparsetoken.explorer.workers import listen, start_process
 from sparsetoken.validation import ParameterError
 
@@ -66,7 +67,7 @@ def _work(send: Connection, state: State) -> None:
                 dimension=state.dimension,
                 trials=state.trials,
                 classifier=classifier,
-                query=state.query if state.given_query and classifier == "attention" else None,
+                query=given_query(state, classifier),
                 check_separable=False,
                 progress=progress,
             )

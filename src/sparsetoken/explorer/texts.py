@@ -5,11 +5,11 @@ Each is written from the lines of the view itself, so that it gives the numbers 
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
-from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
+from sparsetoken.explorer.computing import ALL_SAMPLES, Source, share_out, takes_query
 from sparsetoken.explorer.state import State, axis_range, samples_per_dimension
 from sparsetoken.explorer.views import (
     DEFAULT,
@@ -21,7 +21,6 @@ from sparsetoken.explorer.views import (
     map_axes,
 )
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.laws import classifier_law
 from sparsetoken.theory.prediction import LEARNING
 from sparsetoken.validation import ParameterError
 
@@ -93,7 +92,7 @@ def _expression(line: Line, state: State) -> tuple[str, str]:
         return "required_strength", f"[{call} for value in values]"
     given = f", query={settings['query']}" if source.query is not None else ""
     options = f"classifier={source.classifier!r}{given}"
-    if source.query is None and classifier_law(source.classifier).takes_query:
+    if source.query is None and takes_query(source.classifier):
         options = f"training={settings['training']}, {options}"
     return "capacity", f"[capacity({settings['task']}, {options}).alpha for value in values]"
 
@@ -102,7 +101,7 @@ def _shared_expression(line: Line) -> tuple[str, str]:
     """Return the code of a line over all samples, which query and readout share."""
     source = line.source
     changed = share_out(source.training, source.classifier, 1.0)
-    parts = ["alpha0", "alpha1"] if source.classifier == "attention" else ["alpha1"]
+    parts = ["alpha0", "alpha1"] if takes_query(source.classifier) else ["alpha1"]
     changes = ", ".join(f"{part}={getattr(changed, part)!r} * value" for part in parts)
     query = ", query=query" if source.query is not None else ""
     options = f"classifier={source.classifier!r}{query}"
@@ -207,53 +206,55 @@ def _inside(state: State) -> list[str]:
 
 def as_command(state: State) -> str:
     """Return commands that compute what the view shows, one for each line."""
-    if state.view == "inside":
-        return " ".join(["sparsetoken align", *_options(state.task), *_options(state.training)])
-    if state.view == "turning":
-        parts = ["sparsetoken align", *_options(state.task), *_options(state.training)]
-        return " ".join([*parts, *_axis_options(state, FINAL.fine_side)])
     if state.view == "map":
         return _map_command(state)
+    if state.view == "turning":  # its row at the present settings
+        row = lines_of(state)[0].source
+        source = replace(row, task=state.task, training=state.training)
+        return _command(source, _axis_options(state, source, FINAL.fine_side))
+    if state.view == "inside":  # the query that looks at the tokens
+        return _command(replace(lines_of(state)[0].source, query=None), [])
     return "\n".join(_line_command(line, state) for line in lines_of(state))
 
 
 def _line_command(line: Line, state: State) -> str:
     source = line.source
-    task, training = _options(state.task), _options(state.training)
-    axis = _axis_options(state, state.points)
-    if source.kind == "floor":
-        # By alpha its points lie elsewhere than those of the other lines: the present one alone.
-        alpha = ["--alpha", _number(samples_per_dimension(state.training))]
-        along = axis if source.over != ALL_SAMPLES else []
-        return " ".join(["sparsetoken floor", *task, *alpha, *along])
-    if source.kind == "align":
-        return " ".join(["sparsetoken align", *task, *training, *axis])
-    if source.kind == "strength":
-        wanted = ["--error", _number(state.error), "--classifier", source.classifier]
-        return " ".join(["sparsetoken oracle", *task, *wanted, *axis])
-    command = "sparsetoken capacity" if source.kind == "capacity" else "sparsetoken predict"
-    if source.over == ALL_SAMPLES:
-        # No option varies both parts of the samples: the present ones alone.
-        here = share_out(state.training, source.classifier, samples_per_dimension(state.training))
-        training, axis = _options(here), []
-    parts = [command, *task, *training, "--classifier", source.classifier]
-    if source.query is not None:
-        parts += _options(source.query)
-    for name, value in source.options:
-        option = "--" + name.replace("_", "-")
-        parts += [option] if value is True else [option, str(value)]
-    if source.quantity == "auc":
-        parts += ["--metric", "auc"]
     if source.over == "at_length":
         # At test time one length is asked for at a time.
-        return " ".join([*parts, "--at-length", str(line.x[len(line.x) // 2])])
+        return _command(source, ["--at-length", str(line.x[len(line.x) // 2])])
+    if source.over == ALL_SAMPLES:
+        # No option varies both parts of the samples: the present ones alone. The points of a floor
+        # lie elsewhere than those of the other lines.
+        total = samples_per_dimension(state.training)
+        shared = share_out(state.training, source.classifier, total)
+        options = (("alpha", total),) if source.kind == "floor" else source.options
+        return _command(replace(source, training=shared, options=options), [])
     flat = len(line.x) > 1 and line.key(0) == line.key(1)
-    return " ".join(parts if flat else [*parts, *axis])
+    return _command(source, [] if flat else _axis_options(state, source, state.points))
 
 
-def _axis_options(state: State, points: int) -> list[str]:
+# The commands of all kinds of lines; the others have the query of their settings.
+_COMMANDS = {"floor": "floor", "strength": "oracle", "capacity": "capacity", "predict": "predict"}
+
+
+def _command(source: Source, more: list[str]) -> str:
+    """Return the command of a line, with the options that it reads; those of its axis in `more`."""
+    command = _COMMANDS.get(source.kind, "align")
+    varied = source.varied if "--over" in more else ()
+    parts = ["sparsetoken", command, *_options(source.settings(), leave=varied)]
+    if command in ("oracle", "capacity", "predict"):
+        parts += ["--classifier", source.classifier]
+    parts += _options(dict(source.options))
+    if source.quantity == "auc":
+        parts += ["--metric", "auc"]
+    return " ".join([*parts, *more])
+
+
+def _axis_options(state: State, source: Source, points: int) -> list[str]:
     start, stop = axis_range(state, state.over, state.start, state.stop)
-    parts = ["--over", state.over, "--from", _number(start), "--to", _number(stop)]
+    # Samples that are reused are one field, whose name is that of the part that is read.
+    over = next(name for name in source.varied if name in source.settings())
+    parts = ["--over", over, "--from", _number(start), "--to", _number(stop)]
     parts += ["--points", str(points)]
     return [*parts, "--log"] if state.logarithmic and start > 0 else parts
 
@@ -261,7 +262,11 @@ def _axis_options(state: State, points: int) -> list[str]:
 def _map_command(state: State) -> str:
     start, stop = axis_range(state, state.over, state.start, state.stop)
     low, high = axis_range(state, state.second, state.second_start, state.second_stop)
-    parts = ["sparsetoken map", *_options(state.task), *_options(state.training)]
+    settings = {**state.task.to_dict(), **state.training.to_dict()}
+    varied = [state.over, state.second]
+    if state.training.reuse and not {"alpha0", "alpha1"}.isdisjoint(varied):
+        varied += ["alpha0", "alpha1"]
+    parts = ["sparsetoken map", *_options(settings, leave=varied)]
     parts += ["--x", state.over, _number(start), _number(stop)]
     parts += ["--log-x"] if state.logarithmic and start > 0 else []
     parts += ["--y", state.second, _number(low), _number(high)]
@@ -311,14 +316,14 @@ def _set(item: Task | Training | Query) -> Mapping[str, Any]:
     return {name: value for name, value in item.to_dict().items() if value != usual[name]}
 
 
-def _options(item: Task | Training | Query) -> list[str]:
+def _options(values: Mapping[str, Any], leave: Collection[str] = ()) -> list[str]:
+    """Return values as options of a command, without those that are to be left out."""
     parts = []
-    for name, value in item.to_dict().items():
+    for name, value in values.items():
         option = "--" + name.replace("_", "-")
-        if isinstance(value, bool):
-            parts += [option] if value else []
-        else:
-            parts += [option, _number(value)]
+        if name in leave or value is False:
+            continue
+        parts += [option] if value is True else [option, _number(value)]
     return parts
 
 

@@ -16,7 +16,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from sparsetoken.arrays import Array
-from sparsetoken.explorer.computing import ALL_SAMPLES, Batch, Point, Source, Stale, compute
+from sparsetoken.explorer.computing import (
+    ALL_SAMPLES,
+    Batch,
+    Point,
+    Source,
+    Stale,
+    compute,
+    takes_query,
+)
 from sparsetoken.explorer.state import LIMITS, State, axis_range, samples_per_dimension
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.prediction import LEARNING
@@ -33,6 +41,7 @@ __all__ = [
     "Stage",
     "Stale",
     "axis_values",
+    "given_query",
     "lines_of",
     "map_axes",
     "pieces",
@@ -506,8 +515,9 @@ def _spaced(name: str, start: float, stop: float, count: int, logarithmic: bool)
     return [float(value) for value in values]
 
 
-def _given(state: State, classifier: str) -> Query | None:
-    return state.query if state.given_query and classifier == "attention" else None
+def given_query(state: State, classifier: str) -> Query | None:
+    """Return the given query, if there is one and the classifier takes it."""
+    return state.query if state.given_query and takes_query(classifier) else None
 
 
 def _simple(
@@ -519,7 +529,7 @@ def _simple(
     accuracy: Accuracy = DEFAULT,
 ) -> Line:
     """Return a line over the x axis of a state."""
-    query = _given(state, classifier)
+    query = given_query(state, classifier)
     source = Source(
         kind, classifier, state.task, state.training, query, state.over, quantity, options
     )
@@ -639,7 +649,7 @@ def _map(state: State) -> list[Line]:
     rows = []
     for row in _rows(state, "predict", state.classifiers, state.quantity, MAP):
         source, training = row.source, row.source.training
-        if source.classifier != "attention":
+        if not takes_query(source.classifier):
             whole = training.replace(reuse=False, alpha1=samples_per_dimension(training))
             asked, over = row.x, state.over
             if over in ("alpha0", "alpha1"):
@@ -677,7 +687,7 @@ def _rows(
                 kind,
                 classifier,
                 *settings[row][:2],
-                settings[row][2] if state.given_query and classifier == "attention" else None,
+                settings[row][2] if given_query(state, classifier) else None,
                 state.over,
                 quantity,
             ),
