@@ -21,6 +21,7 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     print_json,
+    refuse_unread,
     tell_written,
 )
 from sparsetoken.files import replacing
@@ -90,6 +91,7 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
         side: _axis(side, options[f"{side}_axis"], points, options[f"log_{side}"])
         for side in ("x", "y")
     }
+    refuse_unread([name for name, _ in axes.values()], "it is what an axis of the map varies")
     found = _mapped(task, training, axes, options)
     if csv_path is not None:
         _write_csv(csv_path, found)

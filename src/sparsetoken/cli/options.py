@@ -267,9 +267,16 @@ def read_step(options: dict[str, Any]) -> Step:
 
 
 def read_query(options: dict[str, Any]) -> Query | None:
-    """Return the query that the options describe, or None if they do not."""
+    """Return the query that the options describe, or None if they do not.
+
+    A field that varies along a curve need not be given: it is 1 until then.
+    """
     given = _picked(options, Query)
-    return None if _none_given(given.values()) else Query.from_dict(_complete(given))
+    if _none_given(given.values()):
+        return None
+    if options.get("over") in given and given[options["over"]] is None:
+        given[options["over"]] = 1.0
+    return Query.from_dict(_complete(given))
 
 
 def _complete(given: dict[str, Any]) -> dict[str, Any]:

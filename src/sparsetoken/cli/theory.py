@@ -220,11 +220,12 @@ def capacity(classifier: str, tolerance: float, **options: Any) -> None:
 
     task, training, query = read_task(options), read_training(options), read_query(options)
     known = query_fields(classifier, query)
-    if known == LEARNING:
-        refuse_unread(["ridge"], "whether data can be separated does not depend on it")
-    else:
-        refuse_unread(_TRAINING, "no query is learnt, and the capacity reads nothing else of it")
     learnt = training if known == LEARNING else None
+    if learnt is None:
+        refuse_unread(_TRAINING, "no query is learnt, and the capacity reads nothing else of it")
+    else:
+        samples = ("alpha0", "alpha1") if learnt.reuse else ("alpha1",)
+        refuse_unread(("ridge", *samples), "whether data can be separated does not depend on it")
     choices: dict[str, Any] = {"classifier": classifier, "query": query, "tolerance": tolerance}
 
     def once() -> Record:
