@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +141,12 @@ def public_methods() -> dict[str, Any]:
     for kind in (getattr(sparsetoken, name) for name in sparsetoken.__all__):
         for owner in inspect.getmro(kind) if inspect.isclass(kind) else ():
             if owner.__module__.startswith("sparsetoken."):
-                methods = inspect.getmembers(owner, inspect.isroutine)
                 found |= {
                     f"{owner.__name__}.{name}": method
-                    for name, method in methods
-                    if not name.startswith("_") and name in vars(owner)
+                    for name, method in inspect.getmembers(owner, inspect.isroutine)
+                    if not name.startswith("_")
+                    and name in vars(owner)
+                    and not isinstance(method, cached_property)
                 }
     return found
 
