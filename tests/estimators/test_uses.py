@@ -29,6 +29,7 @@ from sparsetoken.estimators import (
     explain,
     fitting,
     free_response_curve,
+    linear,
     mask_tokens,
     plot_attention,
 )
@@ -95,6 +96,20 @@ def test_a_readout_that_stops_early_does_not_ask_for_steps_that_it_would_not_tak
     with pytest.warns(ConvergenceWarning, match="raise the ridge .here 0.01.") as caught:
         AttentionClassifier(refine=False, sharpness=2.0, ridge=0.01).fit(X, y)
     assert "max_iter" not in str(caught[0].message)
+
+
+@pytest.mark.parametrize("kind", [PooledClassifier, VectorisedClassifier])
+def test_a_linear_readout_that_stops_early_says_so_at_the_call(
+    kind: type[PooledClassifier | VectorisedClassifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, _ = equal_bags()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kind(ridge=0.01).fit(X, y)
+    monkeypatch.setattr(linear, "fit_readout", partial(linear.fit_readout, max_steps=1))
+    with pytest.warns(ConvergenceWarning, match="raise the ridge .here 0.01.") as caught:
+        kind(ridge=0.01).fit(X, y)
+    assert caught[0].filename == __file__
 
 
 def test_verbose_prints(capsys: pytest.CaptureFixture[str]) -> None:

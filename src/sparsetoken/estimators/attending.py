@@ -1,6 +1,5 @@
 """What the attention classifiers share: the fit, and what can be asked of a fitted one."""
 
-import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -9,12 +8,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention_model import AttentionModel
-from sparsetoken.estimators.base import Check, Model, SequenceClassifier, automatic
+from sparsetoken.estimators.base import (
+    Check,
+    Model,
+    SequenceClassifier,
+    automatic,
+    warn_user,
+)
 from sparsetoken.estimators.choice import Wishes, choose
 from sparsetoken.estimators.fitting import fit_heads
 from sparsetoken.estimators.heads import HeadSettings, sharpness_of
@@ -54,8 +58,6 @@ def _flag(name: str, value: Any) -> bool:
 class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     """A classifier by attention; which weights scores become is for the classes below to say."""
 
-    # How large a loss is large: that of labels, or the variance of a target that labels stand for.
-    _loss_unit = 1.0
     _checks: ClassVar[dict[str, Check]] = {
         **SequenceClassifier._checks,
         "heads": lambda name, value: integer(name, value, low=1, high=MOST_HEADS),
@@ -103,7 +105,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             max_iter=self.max_iter,
             tol=self.tol,
             progress=_shown if self.verbose else None,
-            unit=self._loss_unit,
+            unit=labelled.unit,
         )
         wishes = self._wishes(int(labelled.sequences.lengths.max()))
         balanced = balanced_weights(labelled.labels, labelled.weights)
@@ -120,32 +122,25 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             firsts, own_query = None, for_query
         recipe, candidates, scaler = choose(for_readout, own_query, scaler, white, wishes, settings)
         if len(wishes.families) > 1 and not candidates:
-            warnings.warn(
+            warn_user(
                 "fewer than 3 different samples, or groups, of a class are too few to compare models "
                 f"on held-out ones: the simplest, {recipe.family!r}, is fitted; bring more samples, "
-                "or give refine and sharpness a value",
-                UserWarning,
-                stacklevel=5,
+                "or give refine and sharpness a value"
             )
         if firsts is not None and scaler.whitening is not None:
             firsts = firsts @ scaler.whitening
         fitted = fit_heads(for_readout, for_query, scaler, recipe, settings, firsts)
-        if not all(one.solution.converged for one in fitted):
-            what = "the readout did not converge; raise the ridge"
-            if recipe.refined:
-                what = (
-                    f"the fit stopped after max_iter = {self.max_iter} steps before it converged to "
-                    f"tol = {self.tol}; raise max_iter, or the ridge"
-                )
-            warnings.warn(f"{what} (here {recipe.ridge:g})", ConvergenceWarning, stacklevel=5)
-        sharpness = [sharpness_of(one.heads, labelled, scaler) for one in fitted]
+        sharpness = np.array([sharpness_of(one.heads, labelled, scaler) for one in fitted])
         return AttentionModel(
-            scaler,
-            settings.pooling,
-            recipe,
-            tuple(candidates),
-            tuple(fitted),
-            np.array(sharpness),
+            scaler, settings.pooling, recipe, tuple(candidates), tuple(fitted), sharpness
+        )
+
+    def _unfinished(self) -> str:
+        if not self.model_.recipe.refined:
+            return super()._unfinished()
+        return (
+            f"the fit stopped after max_iter = {self.max_iter} steps before it converged to "
+            f"tol = {self.tol}; raise max_iter, or the ridge"
         )
 
     def _fit_labelled(self, labelled: LabelledSequences, classes: Array) -> None:
@@ -355,11 +350,9 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
             )
         needed = int(np.ceil(sequences.lengths.max() / allowed))
         if background.count < needed:
-            warnings.warn(
+            warn_user(
                 f"the background has {background.count} tokens; to let any token of the "
-                f"longest sequence stand out takes {needed}: learn it from more sequences",
-                UserWarning,
-                stacklevel=3,
+                f"longest sequence stand out takes {needed}: learn it from more sequences"
             )
         scores = np.concatenate(self._token_scores(sequences, wanted))
         p_values = background.p_values(scores)

@@ -12,6 +12,7 @@ from sparsetoken.estimators.heads import FittedHeads, Recipe, block_features
 from sparsetoken.estimators.pooling import Pooling, Softmax, segment_sums
 from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Block
+from sparsetoken.numerics.solution import Solution
 
 __all__ = ["AttentionModel"]
 
@@ -39,9 +40,9 @@ class AttentionModel:
     sharpness: Array
 
     @property
-    def iterations(self) -> int:
-        """Largest number of steps that the optimiser took."""
-        return max(problem.solution.steps for problem in self.problems)
+    def solutions(self) -> tuple[Solution, ...]:
+        """How the optimiser of each problem ended."""
+        return tuple(problem.solution for problem in self.problems)
 
     def decide(self, block: Block) -> Array:
         """Return the decisions, of shape (problems, samples of the block)."""

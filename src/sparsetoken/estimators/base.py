@@ -1,14 +1,16 @@
 """What all classifiers of sequences share: input, labels, weights, one against the rest."""
 
+import inspect
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -24,6 +26,7 @@ from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.partitions import is_partitioned, read_partitions
 from sparsetoken.estimators.sequences import Block, Sequences, as_sequences, looks_transposed
 from sparsetoken.losses import get_loss, loss_names
+from sparsetoken.numerics.solution import Solution
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.validation import ParameterError, choice, integer, real
 
@@ -36,6 +39,7 @@ __all__ = [
     "checked_weights",
     "sequences_of",
     "unchanged_on_error",
+    "warn_user",
 ]
 
 
@@ -43,8 +47,8 @@ class Model(Protocol):
     """What a fit gives: decisions of all one-against-the-rest problems."""
 
     @property
-    def iterations(self) -> int:
-        """Largest number of steps that an optimiser took."""
+    def solutions(self) -> Sequence[Solution]:
+        """How the solver of each problem ended."""
 
     def decide(self, block: Block) -> Array:
         """Return the decisions, of shape (problems, samples of the block)."""
@@ -89,6 +93,11 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "class_weight": _class_weight,
         "length": lambda name, value: None if value is None else integer(name, value, low=1),
     }
+
+    @property
+    @abstractmethod
+    def ridge_(self) -> float:
+        """The ridge, chosen or given."""
 
     @abstractmethod
     def _fit_model(self, labelled: LabelledSequences, rng: np.random.Generator) -> Model:
@@ -179,7 +188,13 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = self._fit_model(labelled, np.random.default_rng(seed))
         self.classes_ = classes
         self.model_ = model
-        self.n_iter_ = max(1, model.iterations)
+        self.n_iter_ = max(1, *(solution.steps for solution in model.solutions))
+        if not all(solution.converged for solution in model.solutions):
+            warn_user(f"{self._unfinished()} (here {self.ridge_:g})", ConvergenceWarning)
+
+    def _unfinished(self) -> str:
+        """Return what to say of a fit that did not converge, up to the ridge."""
+        return "the readout did not converge; raise the ridge"
 
     def decision_function(self, X: Any, *, mask: Any = None) -> Array:
         """Return the decisions: (n,) for two classes, positive for the second; else (n, classes).
@@ -310,6 +325,14 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return get_loss(self.loss)
 
 
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called the package, however many calls inside lie between."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("sparsetoken."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
 @contextmanager
 def unchanged_on_error(estimator: Any) -> Iterator[None]:
     """Leave the estimator as it was if the block raises: nothing is half-fitted."""
@@ -342,11 +365,9 @@ def sequences_of(
         return as_sequences(X, length=length)
     sequences = as_sequences(X, mask)
     if reset and isinstance(X, np.ndarray) and mask is None and looks_transposed(X):
-        warnings.warn(
+        warn_user(
             f"X of shape {X.shape} is read as (samples, tokens, dimension), and looks like (samples, "
-            "channels, time): give X.transpose(0, 2, 1) if it is",
-            UserWarning,
-            stacklevel=3,
+            "channels, time): give X.transpose(0, 2, 1) if it is"
         )
     return _consistent(estimator, sequences, length, reset=reset)
 

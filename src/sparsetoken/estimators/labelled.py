@@ -1,7 +1,7 @@
 """Labelled samples: one problem of one class against the rest a row of labels, and their parts."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class LabelledSequences:
     weights : array of shape (n,), of sum 1
     groups : array of shape (n,), optional
         Samples of one group are never on both sides of a validation.
+    unit : float
+        How large a loss is large: tolerances are measured in it.
     """
 
     sequences: Sequences
@@ -50,6 +52,7 @@ class LabelledSequences:
     labels: Array
     weights: Array
     groups: Array | None = None
+    unit: float = 1.0
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -57,12 +60,13 @@ class LabelledSequences:
     def take(self, rows: Array) -> "LabelledSequences":
         """Return some of the samples, their weights normalised again."""
         weights = self.weights[rows]
-        return LabelledSequences(
-            self.sequences.take(rows),
-            self.codes[rows],
-            self.labels[:, rows],
-            weights / weights.sum(),
-            None if self.groups is None else self.groups[rows],
+        return replace(
+            self,
+            sequences=self.sequences.take(rows),
+            codes=self.codes[rows],
+            labels=self.labels[:, rows],
+            weights=weights / weights.sum(),
+            groups=None if self.groups is None else self.groups[rows],
         )
 
     def split(

@@ -15,6 +15,7 @@ from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.pooling import segment_sums
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.readout import fit_readout
+from sparsetoken.numerics.solution import Solution
 from sparsetoken.validation import ParameterError
 
 __all__ = ["PooledClassifier", "VectorisedClassifier"]
@@ -27,7 +28,7 @@ class _LinearModel:
     kind: str
     weights: Array
     biases: Array
-    iterations: int
+    solutions: tuple[Solution, ...]
     ridge: float
 
     def decide(self, block: Block) -> Array:
@@ -68,8 +69,8 @@ class _Linear(SequenceClassifier):
         # Back to the coordinates of the features, so that decisions need no scaling.
         vectors = np.array([readout.weights for readout in readouts]) / scale
         biases = np.array([readout.bias for readout in readouts]) - vectors @ location
-        steps = max(readout.solution.steps for readout in readouts)
-        return _LinearModel(self._kind(), vectors, biases, steps, ridge)
+        solutions = tuple(readout.solution for readout in readouts)
+        return _LinearModel(self._kind(), vectors, biases, solutions, ridge)
 
     @property
     def coef_(self) -> Array:

@@ -118,8 +118,6 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             # A little more than needed: no label has weight 0, not even at the ends.
             unit = (1 + 1e-6) * (targets.max() - targets.min()) / 2 or 1.0
             t = (targets - middle) / unit
-            variance = np.average((t - np.average(t, weights=weights)) ** 2, weights=weights)
-            classifier._loss_unit = float(variance) or 1.0
             labelled = _as_labels(sequences, t, weights, None if groups is None else groups[used])
             classifier._fit_labelled(labelled, np.array([-1.0, 1.0]))
             self.classifier_, self.middle_, self.unit_ = classifier, float(middle), float(unit)
@@ -285,10 +283,12 @@ def _as_labels(
         groups = LabelledSequences(sequences, codes, codes[None], weights).content()
     shares = np.column_stack([(1 - t) / 2, (1 + t) / 2]) * weights[:, None]
     signs = np.tile([-1.0, 1.0], n)
+    variance = np.average((t - np.average(t, weights=weights)) ** 2, weights=weights)
     return LabelledSequences(
         sequences.take(np.repeat(np.arange(n), 2)),
         np.tile([0, 1], n),
         signs[None],
         (shares / shares.sum()).ravel(),
         np.repeat(groups, 2),
+        unit=float(variance) or 1.0,
     )
