@@ -22,7 +22,7 @@ from random_settings import Setting, random_setting
 
 from sparsetoken import Prediction, Query, Task, predict
 from sparsetoken.theory import prediction
-from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.feature_law import FeatureLaw
 
 FIELDS = ("test_error", "train_loss", "train_error")
 COVERAGE, RATIO = 0.95, 20.0

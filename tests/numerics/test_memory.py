@@ -8,7 +8,8 @@ import numpy as np
 
 from sparsetoken import Query, Task
 from sparsetoken.numerics.memory import kept_on_path, kept_results, path_memory
-from sparsetoken.theory.laws import FeatureLaw, attention_law
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.feature_law import FeatureLaw
 
 LAW = (Task(4, 1, 3.0), Query(0.5, 1.0), 5)
 

@@ -18,7 +18,8 @@ from sparsetoken import (
     predict,
 )
 from sparsetoken.task import vary
-from sparsetoken.theory.laws import attention_law, pooled_law
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.margin import Hinged, WidestMargin, least_excess
 from sparsetoken.theory.reuse import reused_law
 

@@ -9,7 +9,9 @@ from sparsetoken import Query, Task, Training, align, capacity, get_loss, oracle
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.solution import Status
 from sparsetoken.theory import limit
-from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.feature_law import FeatureLaw
+from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.potential import Potential
 from sparsetoken.theory.reuse import reused_law
 from sparsetoken.theory.saddle import Saddle, solve_saddle

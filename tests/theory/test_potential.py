@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from sparsetoken import Query, Task, Training, get_loss, loss_names
-from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.feature_law import FeatureLaw
+from sparsetoken.theory.laws import pooled_law, vectorised_law
 from sparsetoken.theory.potential import Potential
 from sparsetoken.theory.reuse import reused_law
 from sparsetoken.theory.saddle import solve_saddle

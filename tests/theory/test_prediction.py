@@ -24,7 +24,9 @@ from sparsetoken import (
 )
 from sparsetoken.numerics.memory import kept_results, path_memory
 from sparsetoken.theory import prediction as prediction_module
-from sparsetoken.theory.laws import FeatureLaw, attention_law, pooled_law, vectorised_law
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.feature_law import FeatureLaw
+from sparsetoken.theory.laws import pooled_law, vectorised_law
 from sparsetoken.theory.prediction import FIRST_SIZE, LEARNING, LEAST_SIZE
 
 TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)

@@ -28,8 +28,9 @@ from sparsetoken import (
 )
 from sparsetoken.arrays import Array
 from sparsetoken.theory.alignment import QueryStep
+from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.gradient_law import FrameReadout, draw_sequences, mean_gradient
-from sparsetoken.theory.laws import attention_law, pooled_law
+from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.places import PlacesLaw, places_law
 from sparsetoken.theory.reuse import reused_law
 from sparsetoken.validation import ParameterError

@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from sparsetoken import ParameterError, Query, Task, Training, predict
 from sparsetoken.theory import ranking as module
-from sparsetoken.theory.laws import ScoreLaw
+from sparsetoken.theory.feature_law import ScoreLaw
 from sparsetoken.theory.ranking import (
     Ranking,
     best_threshold,

@@ -4,8 +4,9 @@ from scipy.special import ndtr, softmax
 from scipy.stats import ks_2samp, kstest
 
 from sparsetoken import Query, Task
-from sparsetoken.theory import laws
-from sparsetoken.theory.laws import attention_law, score_law
+from sparsetoken.theory import attention_law as attention_module
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.feature_law import score_law
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.token_law import (
     EXPLICIT,
@@ -116,7 +117,7 @@ def test_where_attention_finds_the_signal_points_in_the_tails_make_means_accurat
         return replicate_error(law.by_replicate(confused))
 
     skewed = error()
-    monkeypatch.setattr(laws, "_FOUND", np.inf)
+    monkeypatch.setattr(attention_module, "_FOUND", np.inf)
     even = error()
     # It is 8 times as accurate; the error of 8 replicates is uncertain by a quarter.
     assert even > 3 * skewed

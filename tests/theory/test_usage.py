@@ -9,7 +9,8 @@ from scipy.special import ndtr
 
 from sparsetoken import ParameterError, Query, Task, Training, curve, oracle, predict
 from sparsetoken.theory import usage as usages
-from sparsetoken.theory.laws import attention_law, score_law
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.feature_law import score_law
 from sparsetoken.theory.usage import best_sharpness
 
 TASK = Task(length=20, informative=1, strength=5.0)

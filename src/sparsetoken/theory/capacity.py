@@ -14,7 +14,8 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
-from sparsetoken.theory.laws import FeatureLaw, classifier_law
+from sparsetoken.theory.feature_law import FeatureLaw
+from sparsetoken.theory.laws import classifier_law
 from sparsetoken.theory.margin import EXCESS_FLOOR, Excess, largest_capacity, least_excess
 from sparsetoken.theory.prediction import (
     chosen_query,

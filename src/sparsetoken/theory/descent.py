@@ -19,6 +19,7 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Step, Task, Training
+from sparsetoken.theory.feature_law import ScoreLaw
 from sparsetoken.theory.gradient_law import (
     FrameReadout,
     TokenDraw,
@@ -26,7 +27,6 @@ from sparsetoken.theory.gradient_law import (
     mean_gradient,
     sequence_scores,
 )
-from sparsetoken.theory.laws import ScoreLaw
 from sparsetoken.theory.prediction import Prediction, predict
 from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import REPLICATES, replicate_error

@@ -14,7 +14,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.numerics.quadrature import normal_panels
 from sparsetoken.task import Task
-from sparsetoken.theory.laws import ScoreLaw
+from sparsetoken.theory.feature_law import ScoreLaw
 from sparsetoken.theory.mixture import label_strata
 from sparsetoken.theory.token_law import TokenGroup, draw_tokens, rest_sums, truncated_moment
 

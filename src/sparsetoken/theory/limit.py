@@ -15,8 +15,8 @@ from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.theory.feature_law import FeatureLaw, score_law
 from sparsetoken.theory.interpolation import Shape
-from sparsetoken.theory.laws import FeatureLaw, score_law
 from sparsetoken.theory.margin import (
     EXCESS_FLOOR,
     largest_capacity,

@@ -17,7 +17,7 @@ from sparsetoken.numerics.quadrature import panels
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.alignment import align
-from sparsetoken.theory.laws import softmax_triples
+from sparsetoken.theory.attention_law import softmax_triples
 from sparsetoken.theory.mixture import label_strata
 from sparsetoken.theory.replicates import REPLICATES, replicate_error
 from sparsetoken.theory.token_law import draw_tokens

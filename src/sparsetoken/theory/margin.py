@@ -20,7 +20,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.numerics.newton import NewtonResult, newton
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution, Status
-from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.feature_law import FeatureLaw
 
 __all__ = ["EXCESS_FLOOR", "Excess", "Hinged", "largest_capacity", "least_excess", "widest_margin"]
 

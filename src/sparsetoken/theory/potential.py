@@ -18,8 +18,8 @@ from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
+from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.interpolation import FEW_POINTS, Shape, tabulated_moments
-from sparsetoken.theory.laws import FeatureLaw
 from sparsetoken.theory.moments import GRADIENT_MOMENTS, MOMENTS, Margin
 
 __all__ = ["DUAL", "POSITIVE", "REST", "WIDTH", "FirstOrder", "Potential", "SecondOrder"]

@@ -17,7 +17,8 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.task import Query, Task, Training, check_matters, check_reuse, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
-from sparsetoken.theory.laws import ClassifierLaw, FeatureLaw, classifier_law, score_law
+from sparsetoken.theory.feature_law import FeatureLaw, score_law
+from sparsetoken.theory.laws import ClassifierLaw, classifier_law
 from sparsetoken.theory.limit import FINEST, LimitReadout, LimitState, limit_readout, misclassified
 from sparsetoken.theory.localisation import Localisation, localise
 from sparsetoken.theory.path import Trail, from_path, on_path

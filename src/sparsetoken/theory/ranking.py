@@ -18,7 +18,7 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.quadrature import legendre, normal_density
 from sparsetoken.records import UNCERTAINTY, Curve, Record
-from sparsetoken.theory.laws import ScoreLaw
+from sparsetoken.theory.feature_law import ScoreLaw
 from sparsetoken.theory.replicates import replicate_error
 
 __all__ = [

@@ -16,7 +16,7 @@ from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.numerics.sobol import sobol_points
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import QueryStep
-from sparsetoken.theory.laws import FeatureLaw
+from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.mixture import Stratum, label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import EXPLICIT

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from sparsetoken.arrays import Array
 from sparsetoken.informative import Counts
 from sparsetoken.task import Task
-from sparsetoken.theory.laws import MILD_SHARPNESS
+from sparsetoken.theory.attention_law import MILD_SHARPNESS
 from sparsetoken.theory.mixture import Stratum, label_strata
 from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import (

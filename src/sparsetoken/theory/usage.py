@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task, vary
-from sparsetoken.theory.laws import FeatureLaw, ScoreLaw, score_law
+from sparsetoken.theory.feature_law import FeatureLaw, ScoreLaw, score_law
 from sparsetoken.theory.limit import LimitReadout
 from sparsetoken.theory.ranking import Ranking, best_threshold
 from sparsetoken.validation import ParameterError
