@@ -1,15 +1,19 @@
 """Localisation against counting, and in limits where it is known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, softmax
 from scipy.stats import norm
 
-from sparsetoken import ParameterError, Query, Task, Training, localise
+from sparsetoken import ParameterError, Query, Task, Training, localise, predict
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.laws import LAWS, ClassifierLaw
 from sparsetoken.theory.localisation import hit_rate
+from sparsetoken.theory.prediction import known_metrics
 
 COUNT = 40_000
 
@@ -141,3 +145,47 @@ def test_hit_rates_of_any_length_keep_their_digits(length: int, shift: float) ->
 def test_a_bad_sharpness_at_test_time_is_named(wrong: object) -> None:
     with pytest.raises(ParameterError, match=r"^at_sharpness = "):
         localise(Task(10, 1, 5.0), query=Query(0.9, 3.0), at_sharpness=wrong)  # type: ignore[arg-type]
+
+
+def half_as_sharp(query: Query) -> Query:
+    return query.replace(sharpness=query.sharpness / 2)
+
+
+def test_a_classifier_from_outside_localises_as_its_law_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Against softmax attention over tokens that are drawn (z < 4), not against the built-in law's."""
+    law = ClassifierLaw(
+        lambda task, query, log2_points, seed: attention_law(
+            task, half_as_sharp(query), log2_points, seed
+        ),
+        takes_query=True,
+        exact=False,
+        localise=lambda task, query: localise(task, query=half_as_sharp(query)),
+    )
+    monkeypatch.setitem(LAWS, "halved", law)
+    monkeypatch.setitem(LAWS, "silent", replace(law, localise=None))
+    task, training, query = Task(10, 1, 5.0), Training(4.0, 2.0), Query(0.9, 2.0)
+    scores = token_scores(task, query.alignment, seed=5)
+    for sharpness in (2.0, 0.8):
+        at_sharpness = None if sharpness == 2.0 else sharpness
+        halved, silent = (
+            predict(
+                *(task, training),
+                classifier=name,
+                query=query,
+                at_sharpness=at_sharpness,
+                tolerance=0.1,
+            )
+            for name in ("halved", "silent")
+        )
+        assert halved.test_error == silent.test_error
+        drawn = softmax(sharpness / 2 * scores, axis=1)[:, 0]
+        error = drawn.std() / math.sqrt(COUNT)
+        assert halved.localisation is not None
+        assert abs(drawn.mean() - halved.localisation.attended_mass) < 4 * error
+        assert silent.localisation is None
+        assert known_metrics(silent, ["auc", "hit_rate"]) == ["auc"]
+        assert known_metrics(halved, ["auc", "hit_rate"]) == ["auc", "hit_rate"]
+        with pytest.raises(ParameterError, match=r"attended_mass.*silent classifier localises no"):
+            silent.metrics("attended_mass")

@@ -139,7 +139,7 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
 
 def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
     """Return theory's values with their numerical errors, by the names of a trial's fields."""
-    from sparsetoken.theory.prediction import METRICS, predict
+    from sparsetoken.theory.prediction import METRICS, known_metrics, predict
 
     prediction = predict(
         result.task,
@@ -151,7 +151,7 @@ def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
         recalibrate=result.recalibrate,
     )
     asked = [name for name in METRICS if result.mean(name) is not None]
-    flat = {**prediction.to_dict(), **prediction.metrics(*asked)}
+    flat = {**prediction.to_dict(), **prediction.metrics(*known_metrics(prediction, asked))}
     values = {name: entry for name, entry in measured(flat).items() if entry[0] is not None}
     if result.query is not None:  # what is given needs no comparison
         values = {

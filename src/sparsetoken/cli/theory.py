@@ -171,7 +171,7 @@ def _show_score_curve(
     prediction = predict_once(*settings, **choices)
     source = prediction.localisation if name == "free_response" else prediction
     if source is None:
-        accepted = f"a curve of scores: the {choices['classifier']} classifier has no query"
+        accepted = f"a curve of scores: the law of {choices['classifier']} localises no tokens"
         raise ParameterError("metric", name, accepted)
     found = getattr(source, name)()
     known = {"classifier": choices["classifier"], **settings[0].to_dict(), **settings[1].to_dict()}

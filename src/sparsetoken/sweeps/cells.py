@@ -95,7 +95,7 @@ def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
 
 def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
     """Compute what theory says of a cell, under the names that a trial has for the same thing."""
-    from sparsetoken import predict
+    from sparsetoken.theory.prediction import known_metrics, predict
 
     task, training, query, at = read_cell(settings)
     prediction = predict(
@@ -106,6 +106,7 @@ def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
         at=at,
         **_usage(settings),
     )
-    found = {**prediction.to_dict(), **prediction.metrics(*_metrics(settings))}
+    asked = known_metrics(prediction, _metrics(settings))
+    found = {**prediction.to_dict(), **prediction.metrics(*asked)}
     found.pop("at_sharpness", None)  # a setting, not a result
     return found

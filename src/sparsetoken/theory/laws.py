@@ -15,6 +15,7 @@ from sparsetoken.extensions import extensible
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import FeatureLaw
+from sparsetoken.theory.localisation import Localisation, localise
 from sparsetoken.theory.reuse import reused_law
 
 __all__ = [
@@ -75,6 +76,9 @@ class ClassifierLaw:
     reused : callable or None
         reused(task, training, log2_points, seed) gives the law of the features of samples that the
         query was learnt from; None if the classifier has no query, or the law is not known.
+    localise : callable or None
+        localise(task, query) gives the `Localisation` of the tokens that the classifier attends to;
+        None if it has no query, or that is not known.
     """
 
     make: Callable[[Task, Query | None, int, int], FeatureLaw]
@@ -84,6 +88,7 @@ class ClassifierLaw:
     make_rare: Callable[[Task, Query | None, int, int], FeatureLaw] | None = None
     make_fresh: Callable[[Task, Query | None, int, int], FeatureLaw] | None = None
     reused: Callable[[Task, Training, int, int], FeatureLaw] | None = None
+    localise: Callable[[Task, Query], Localisation] | None = None
 
 
 def _attention(
@@ -108,6 +113,7 @@ LAWS: dict[str, ClassifierLaw] = {
         make_rare=partial(_attention, rare=True),
         make_fresh=partial(_attention, smooth=True),
         reused=reused_law,
+        localise=lambda task, query: localise(task, query=query),
     ),
     "pooled": ClassifierLaw(lambda task, *_: pooled_law(task)),
     "vectorised": ClassifierLaw(lambda task, *_: vectorised_law(task), fixed_length=True),

@@ -20,7 +20,7 @@ from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.feature_law import FeatureLaw, score_law
 from sparsetoken.theory.laws import ClassifierLaw, classifier_law
 from sparsetoken.theory.limit import FINEST, LimitReadout, LimitState, limit_readout, misclassified
-from sparsetoken.theory.localisation import Localisation, localise
+from sparsetoken.theory.localisation import Localisation
 from sparsetoken.theory.path import Trail, from_path, on_path
 from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import replicate_error
@@ -34,6 +34,7 @@ __all__ = [
     "chosen_query",
     "curve",
     "feature_law",
+    "known_metrics",
     "predict",
     "reuses",
     "training_law",
@@ -148,6 +149,7 @@ class Prediction(Ranked, Record):
     at_sharpness: float | None = field(default=None, metadata={"merge": True})
     at_bias: float | None = field(default=None, metadata={"merge": True})
     at: Task = field(kw_only=True, repr=False, metadata={"hidden": True})
+    _classifier: str = field(kw_only=True, repr=False, metadata={"hidden": True})
     _tested: Tested | None = field(
         default=None, kw_only=True, repr=False, compare=False, metadata={"hidden": True}
     )
@@ -170,7 +172,9 @@ class Prediction(Ranked, Record):
 
     @cached_property
     def localisation(self) -> Localisation | None:
-        """Whether attention looks at the right tokens; None for classifiers without a query.
+        """Whether attention looks at the right tokens.
+
+        None for classifiers without a query, and where the classifier's law does not say.
 
         Examples
         --------
@@ -179,9 +183,11 @@ class Prediction(Ranked, Record):
         >>> round(found.localisation.hit_rate, 3)
         0.994
         """
-        if self.query is None:
+        localise = classifier_law(self._classifier).localise
+        if self.query is None or localise is None:
             return None
-        return localise(self.at, query=self.query, at_sharpness=self.at_sharpness)
+        sharper = {} if self.at_sharpness is None else {"sharpness": self.at_sharpness}
+        return localise(self.at, self.query.replace(**sharper))
 
     def metrics(self, *names: str) -> dict[str, float]:
         """Return quantities of `METRICS` by name, each with its error bar under name_uncertainty.
@@ -202,7 +208,8 @@ class Prediction(Ranked, Record):
             of_tokens = validation.choice("metric", name, METRICS) in LOCALISATION
             source = self.localisation if of_tokens else self.ranking
             if source is None:
-                accepted = "a quantity of scores (" + ", ".join(RANKING) + ") without a query"
+                accepted = "a quantity of scores (" + ", ".join(RANKING) + "): the law of the "
+                accepted += f"{self._classifier} classifier localises no tokens"
                 raise ParameterError("metric", name, accepted)
             bar = source.uncertainty[name] if self.solution.converged else np.inf
             flat |= {name: getattr(source, name), name + UNCERTAINTY: bar}
@@ -235,6 +242,13 @@ _AT = "at_"
 RANKING = ("auc", "average_precision", "balanced_error")
 LOCALISATION = ("attended_mass", "hit_rate")
 METRICS = (*RANKING, *LOCALISATION)
+
+
+def known_metrics(prediction: Prediction, names: Iterable[str]) -> list[str]:
+    """Return those of the `METRICS` that theory can tell of the prediction's classifier."""
+    return [
+        name for name in names if name not in LOCALISATION or prediction.localisation is not None
+    ]
 
 
 @one_thread
@@ -519,7 +533,7 @@ class Predictor:
         if rare and readout.solution.converged:
             error = self._rare_error(tested, at, used, error)
         return replace(
-            _summary(readout, error, query, at),
+            _summary(readout, error, query, at, self.classifier),
             at_sharpness=used.sharpness if used is not None and used is not query else None,
             at_bias=float(tested.weights[BIAS]) if usage.recalibrate else None,
             _tested=Tested(law, tested.weights, tested.replicate_weights, tested.weights_error),
@@ -659,7 +673,9 @@ def _test_error(readout: LimitReadout, tested: FeatureLaw) -> _TestError:
     return _TestError(value, bar if seen else max(bar, value), numerical, seen)
 
 
-def _summary(readout: LimitReadout, error: _TestError, query: Query | None, at: Task) -> Prediction:
+def _summary(
+    readout: LimitReadout, error: _TestError, query: Query | None, at: Task, classifier: str
+) -> Prediction:
     margin_error = None
     if readout.replicate_margins is not None:
         margin_error = replicate_error(readout.replicate_margins) + readout.solution.residual
@@ -688,6 +704,7 @@ def _summary(readout: LimitReadout, error: _TestError, query: Query | None, at: 
         uncertainty=uncertainty,
         solution=_read_with_care(readout.solution) if not error.seen else readout.solution,
         at=at,
+        _classifier=classifier,
     )
 
 
