@@ -1,5 +1,6 @@
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from sparsetoken.numerics.memory import kept_results, path_memory
 from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import FeatureLaw
-from sparsetoken.theory.laws import pooled_law, vectorised_law
+from sparsetoken.theory.laws import LAWS, ClassifierLaw, pooled_law, vectorised_law
 from sparsetoken.theory.prediction import FIRST_SIZE, LEARNING, LEAST_SIZE
 
 TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)
@@ -158,6 +159,53 @@ def test_an_orthogonal_query_sees_noise_only() -> None:
     pooled = predict(TASK, Training(1.0, 1e4, ridge=1e-6), classifier="pooled")
     assert found.test_error > pooled.test_error
     assert abs(found.order_parameters.along) < 0.05 * found.order_parameters.across
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        Training(1.0, 2.0, ridge=0.1),
+        Training(1.0, 0.5, ridge=0.0),
+        Training(1.0, 0.5, ridge=0.0, loss="square"),
+        Training(1.0, 3.0, ridge=0.1, loss="hinge"),
+    ],
+    ids=["saddle", "margin", "interpolation", "kinks"],
+)
+@pytest.mark.parametrize("directions", [[0.6, 0.8], [2 / 3, 1 / 3, -2 / 3], [0.5, 0.5, 0.1, 0.7]])
+def test_a_law_may_have_any_number_of_coordinates(
+    monkeypatch: pytest.MonkeyPatch, directions: list[float], training: Training
+) -> None:
+    """The signal of pooled features, seen along several directions instead of its own."""
+
+    def turned(task: Task, *_: object) -> FeatureLaw:
+        law = pooled_law(task)
+        return replace(
+            law, coordinates=law.coordinates * directions, noisy=(True,) * len(directions)
+        )
+
+    monkeypatch.setitem(LAWS, "turned", ClassifierLaw(turned))
+    found, pooled = (predict(TASK, training, classifier=name) for name in ("turned", "pooled"))
+    for name in ("test_error", "train_loss", "train_error", "auc"):
+        assert getattr(found, name) == pytest.approx(getattr(pooled, name), abs=1e-6), name
+    assert found.margin == pytest.approx(pooled.margin, abs=1e-6)
+    parts = found.order_parameters
+    expected = pooled.order_parameters.across * np.array(directions)
+    assert [parts.along, parts.across, *parts.further] == pytest.approx(list(expected), abs=1e-4)
+    assert found.to_dict().keys() == pooled.to_dict().keys()
+    reached = [capacity(TASK, classifier=name).alpha for name in ("turned", "pooled")]
+    assert reached[0] == pytest.approx(reached[1], rel=1e-6)
+
+
+def test_a_law_may_have_no_coordinate_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a signal there is nothing to see along its direction either."""
+
+    def blind(task: Task, *_: object) -> FeatureLaw:
+        return replace(pooled_law(task), coordinates=np.empty((2, 0)), noisy=())
+
+    monkeypatch.setitem(LAWS, "blind", ClassifierLaw(blind))
+    task, training = Task(10, 1, 0.0, 0.3), Training(1.0, 2.0, ridge=0.1)
+    found, pooled = (predict(task, training, classifier=name) for name in ("blind", "pooled"))
+    assert found.test_error == pytest.approx(pooled.test_error, abs=1e-6)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.2])

@@ -202,7 +202,7 @@ def score_law(law: FeatureLaw, weights: Array) -> ScoreLaw:
     """
     rows = np.atleast_2d(weights)
     # Points of one replicate are one row of this view.
-    view = (len(rows), -1)
+    view = (len(rows), len(law.scale) // len(rows))
     coordinates = law.coordinates.reshape(*view, len(law.noisy))
     mean = np.einsum("rnk,rk->rn", coordinates, rows[:, :-2]) + rows[:, -2:-1]
     squares = rows[:, :-2] ** 2 @ np.array(law.noisy, dtype=float) + rows[:, -1] ** 2

@@ -73,16 +73,17 @@ FEW_POINTS = 30
 
 
 @dataclass(frozen=True)
-class OrderParameters:
+class OrderParameters(Record):
     """The few numbers that describe the trained readout w (docs/theory.md, section 5).
 
     Attributes
     ----------
-    along : μ_q, the part of w along the query
+    along : μ_q, the part of w along the query; 0 where the law has a single coordinate
     across : μ_e, along the part of the signal that is orthogonal to the query
     bias : b
     rest : ν, the norm of the rest of w
     susceptibility : χ; infinite where the training loss is zero at ridge 0
+    further : the parts along a law's coordinates from the third on, which no built-in law has
     """
 
     along: float
@@ -90,6 +91,7 @@ class OrderParameters:
     bias: float
     rest: float
     susceptibility: float
+    further: tuple[float, ...] = field(default=(), metadata={"hidden": True})
 
 
 @dataclass(frozen=True)
@@ -681,7 +683,8 @@ def _summary(
         margin_error = replicate_error(readout.replicate_margins) + readout.solution.residual
     *mean, bias, rest = map(float, readout.weights)
     # Classifiers without a query have a coordinate along the signal only.
-    along, across = mean if len(mean) == 2 else (0.0, *mean)
+    along, across, *further = mean if len(mean) > 1 else (0.0, *mean, 0.0)[:2]
+    order = OrderParameters(along, across, bias, rest, readout.susceptibility, tuple(further))
     uncertainty = Uncertainty(
         test_error=error.bar,
         train_loss=replicate_error(readout.replicate_train_loss) + readout.train_loss_error,
@@ -700,7 +703,7 @@ def _summary(
         margin=readout.margin,
         query=query,
         learnt=None,
-        order_parameters=OrderParameters(along, across, bias, rest, readout.susceptibility),
+        order_parameters=order,
         uncertainty=uncertainty,
         solution=_read_with_care(readout.solution) if not error.seen else readout.solution,
         at=at,
