@@ -32,7 +32,7 @@ ridge = 0.1
 def folder(tmp_path: Path) -> Path:
     """A folder with the page's classifier as a module, and a study that uses it."""
     examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "summed.py").write_text("\n".join(examples[:2]))
+    (tmp_path / "summed.py").write_text("\n".join(examples[:3]))
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path
 
@@ -118,6 +118,27 @@ def test_trials_and_maps_hand_a_classifier_on_to_their_workers(
     definition = beginning or (folder / "summed.py").read_text()
     (folder / "program.py").write_text(definition + IN_WORKERS)
     assert run_python(folder, "program.py").split() == ["True"]
+
+
+TRAINED = """
+import numpy as np
+
+import summed
+from sparsetoken import Task, Training, features, sample, train
+
+data = sample(Task(8, 2, 6.0), 200, dimension=20, rng=0)
+pairs = [(data.X[:100], data.y[:100]), (data.X[100:], data.y[100:])]
+kinds = {name: train(*pairs, Training(5.0, 5.0, ridge=ridge), classifier=name)
+         for name, ridge in (("summed", 0.1), ("pooled", 0.1 / 8))}
+mapped = features(data.X, "summed")
+print(np.allclose(mapped, np.sqrt(8) * features(data.X, "pooled")))
+print(np.allclose(kinds["summed"].decision(data.X), kinds["pooled"].decision(data.X), atol=1e-6))
+"""
+
+
+def test_arrays_are_mapped_and_trained_on_as_an_imported_classifier_says(folder: Path) -> None:
+    (folder / "trained.py").write_text(TRAINED)
+    assert run_python(folder, "trained.py").split() == ["True", "True"]
 
 
 EXPLORED = """

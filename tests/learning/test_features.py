@@ -8,9 +8,15 @@ from hypothesis import strategies as st
 from sparsetoken import ParameterError, features
 from sparsetoken.arrays import Array
 from sparsetoken.learning import features as module
-from sparsetoken.learning.features import CLASSIFIERS, NONLINEARITIES, attention_weights, blocks
+from sparsetoken.learning.features import (
+    FEATURE_MAPS,
+    NONLINEARITIES,
+    FeatureMap,
+    attention_weights,
+    blocks,
+)
 
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS)
+every_classifier = pytest.mark.parametrize("classifier", FEATURE_MAPS)
 
 
 @pytest.fixture
@@ -56,7 +62,7 @@ def mapped(X: Array, classifier: str, query: Array, **options: Any) -> Array:
 
 @pytest.mark.parametrize(
     ("classifier", "nonlinearity"),
-    [*((name, "sigmoid") for name in CLASSIFIERS if name != "elementwise")]
+    [*((name, "sigmoid") for name in FEATURE_MAPS if name != "elementwise")]
     + [("elementwise", name) for name in sorted(NONLINEARITIES)],
 )
 def test_each_map_is_its_definition(
@@ -189,3 +195,28 @@ def test_no_samples_give_no_features(query: Array) -> None:
 def test_an_inverse_temperature_of_no_scores_is_refused(X: Array, classifier: str) -> None:
     with pytest.raises(ParameterError, match=r"inverse_temperature = 0\.7 .* has no scores"):
         features(X, classifier, inverse_temperature=0.7)
+
+
+def test_a_registered_map_may_have_any_width_and_takes_its_query(
+    X: Array, query: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def corners(x: Array) -> Array:
+        return np.concatenate([x[:, 0], x[:, -1]], axis=1)
+
+    def sharper(x: Array, given: Array, inverse_temperature: float) -> Array:
+        return module.attention_features(x, given, 2 * inverse_temperature)
+
+    monkeypatch.setitem(FEATURE_MAPS, "corners", FeatureMap(corners))
+    monkeypatch.setitem(FEATURE_MAPS, "sharper", FeatureMap(sharper, takes_query=True))
+    monkeypatch.setattr(module.blocks, "__defaults__", (2 * X[:1].nbytes,))
+    np.testing.assert_array_equal(features(X, "corners"), corners(X))
+    assert features(X[:0], "corners").shape == (0, 2 * X.shape[2])
+    twice = features(X, "attention", query=query, inverse_temperature=1.4)
+    found = features(X, "sharper", query=query, inverse_temperature=0.7)
+    np.testing.assert_allclose(found, twice, rtol=1e-14)
+    with pytest.raises(ParameterError, match="shape of query"):
+        features(X, "sharper")
+    with pytest.raises(ParameterError, match=r"query .* 'corners', which has no query"):
+        features(X, "corners", query=query)
+    with pytest.raises(ParameterError, match=r"classifier = 'mlp' .*'corners'.*'sharper'"):
+        features(X, "mlp")

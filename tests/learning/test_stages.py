@@ -7,11 +7,11 @@ import pytest
 from sparsetoken import ParameterError, Sample, Task, Training, get_loss, sample, train
 from sparsetoken.arrays import Array
 from sparsetoken.learning import features as features_module
-from sparsetoken.learning.features import BLOCK_BYTES, CLASSIFIERS, attention_features, features
+from sparsetoken.learning.features import BLOCK_BYTES, FEATURE_MAPS, attention_features, features
 from sparsetoken.learning.stages import first_step, query_step
 
 SMOOTH = ("logistic", "square", "squared_hinge")
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS)
+every_classifier = pytest.mark.parametrize("classifier", FEATURE_MAPS)
 
 
 def training(**changes: object) -> Training:
@@ -240,7 +240,7 @@ def test_attention_finds_a_signal_that_linear_classifiers_miss() -> None:
     test = sample(task, 2000, dimension=100, rng=rng, signal=first.signal)
     how = Training(alpha0=8, alpha1=8, ridge=1e-2, query_step=20.0)
     errors = {}
-    for classifier in CLASSIFIERS:
+    for classifier in FEATURE_MAPS:
         model = train((first.X, first.y), (second.X, second.y), how, classifier=classifier)
         errors[classifier] = np.mean(model.predict(test.X) != test.y)
     # 2000 test sequences give each error a standard error of at most 0.011.

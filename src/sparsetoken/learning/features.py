@@ -1,9 +1,10 @@
-"""Feature maps of the four classifiers: from sequences X (n, L, d) to one vector each.
+"""Feature maps of classifiers, by name: from sequences X (n, L, d) to one vector each.
 
 All classifiers are sign(⟨f(X), w⟩ + b) and differ only in f (docs/theory.md, section 1).
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 
 from sparsetoken.arrays import Array
+from sparsetoken.extensions import extensible
 from sparsetoken.validation import ParameterError, choice
 
 __all__ = [
-    "CLASSIFIERS",
+    "FEATURE_MAPS",
     "NONLINEARITIES",
+    "FeatureMap",
     "attention_features",
     "attention_weights",
     "blocks",
@@ -25,8 +28,6 @@ __all__ = [
     "sequence_array",
     "vectorised_features",
 ]
-
-CLASSIFIERS = ("attention", "pooled", "vectorised", "elementwise")
 
 NONLINEARITIES: dict[str, Callable[[Array], Array]] = {
     "sigmoid": expit,
@@ -101,6 +102,36 @@ def elementwise_features(
     return np.asarray(_weighted_sum(X, weights) / X.shape[1])
 
 
+@dataclass(frozen=True)
+class FeatureMap:
+    """How a classifier maps sequences.
+
+    Attributes
+    ----------
+    make : callable
+        make(X) gives the features (n, width) of sequences (n, L, d); with a query it is called as
+        make(X, query, inverse_temperature), and with a nonlinearity as well that comes last.
+    takes_query, takes_nonlinearity : bool
+    is_view : bool
+        Whether the features are X itself in another shape, so that to go by blocks would only copy.
+    """
+
+    make: Callable[..., Array]
+    takes_query: bool = False
+    takes_nonlinearity: bool = False
+    is_view: bool = False
+
+
+# `features` and `train` take the names from here.
+FEATURE_MAPS: dict[str, FeatureMap] = {
+    "attention": FeatureMap(attention_features, takes_query=True),
+    "pooled": FeatureMap(pooled_features),
+    "vectorised": FeatureMap(vectorised_features, is_view=True),
+    "elementwise": FeatureMap(elementwise_features, takes_query=True, takes_nonlinearity=True),
+}
+extensible(__name__, FEATURE_MAPS)
+
+
 def features(
     X: ArrayLike,
     classifier: str,
@@ -116,7 +147,9 @@ def features(
     Parameters
     ----------
     X : array of shape (n, L, d)
-    classifier : "attention", "pooled", "vectorised" or "elementwise"
+    classifier : str
+        "attention", "pooled", "vectorised", "elementwise", or another entry of
+        `learning.features.FEATURE_MAPS`.
     query : array of shape (d,), for "attention" and "elementwise"
     inverse_temperature : float, for "attention" and "elementwise"
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", for "elementwise"
@@ -135,36 +168,40 @@ def features(
     >>> features(X, "attention", query=np.array([np.log(3), 0.0])).round(3).tolist()
     [[0.75, 0.25]]
     """
-    choice("classifier", classifier, CLASSIFIERS)
-    if query is not None and classifier in ("pooled", "vectorised"):
+    known = FEATURE_MAPS[choice("classifier", classifier, FEATURE_MAPS)]
+    if query is not None and not known.takes_query:
         raise ParameterError("query", "an array", f"None for {classifier!r}, which has no query")
-    if inverse_temperature != 1 and classifier in ("pooled", "vectorised"):
+    if inverse_temperature != 1 and not known.takes_query:
         accepted = f"1 for {classifier!r}, which has no scores"
         raise ParameterError("inverse_temperature", inverse_temperature, accepted)
-    if nonlinearity != "sigmoid" and classifier != "elementwise":
+    if nonlinearity != "sigmoid" and not known.takes_nonlinearity:
         raise ParameterError("nonlinearity", nonlinearity, "'sigmoid' unless it is elementwise")
     X = sequence_array(X)
+    settings: tuple[Any, ...] = ()
+    if known.takes_query:
+        if query is None or np.shape(query) != (X.shape[2],):
+            shape = None if query is None else np.shape(query)
+            raise ParameterError("shape of query", shape, f"({X.shape[2]},), the dimension of X")
+        settings = (query, inverse_temperature)
+    if known.takes_nonlinearity:
+        settings = (*settings, nonlinearity)
     # Integers and half precision have no room for the result.
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(float)
-    if classifier == "vectorised":
-        return vectorised_features(X.astype(dtype, copy=False))
-    if classifier == "pooled":
-        return _blockwise(X, dtype, pooled_features)
-    if query is None or np.shape(query) != (X.shape[2],):
-        shape = None if query is None else np.shape(query)
-        raise ParameterError("shape of query", shape, f"({X.shape[2]},), the dimension of X")
-    if classifier == "attention":
-        return _blockwise(X, dtype, lambda x: attention_features(x, query, inverse_temperature))
-    return _blockwise(
-        X, dtype, lambda x: elementwise_features(x, query, inverse_temperature, nonlinearity)
-    )
+    if known.is_view:
+        return known.make(X.astype(dtype, copy=False), *settings)
+    return _blockwise(X, dtype, lambda x: known.make(x, *settings))
 
 
 def _blockwise(X: Array, dtype: np.dtype[Any], function: Callable[[Array], Array]) -> Array:
-    result = np.empty((len(X), X.shape[2]), dtype=dtype)
-    for part in blocks(X):
-        result[part] = function(np.ascontiguousarray(X[part], dtype=dtype))
-    return result
+    """Map blocks of X, in the given precision; the first one tells how many features there are."""
+    parts = list(blocks(X)) or [slice(0, 0)]
+    result = None
+    for part in parts:
+        mapped = function(np.ascontiguousarray(X[part], dtype=dtype))
+        if result is None:
+            result = np.empty((len(X), mapped.shape[1]), dtype=dtype)
+        result[part] = mapped
+    return np.asarray(result)
 
 
 def _scores(X: Array, query: Array, inverse_temperature: float) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import check_labels
 from sparsetoken.learning.features import (
-    CLASSIFIERS,
+    FEATURE_MAPS,
     NONLINEARITIES,
     blocks,
     features,
@@ -135,7 +135,9 @@ def train(
         The same for stage 4; with `reuse` of the training, the same arrays.
     training : Training
         Its sample ratios are not used here: the arrays have their sizes.
-    classifier : "attention", "pooled", "vectorised" or "elementwise"
+    classifier : str
+        "attention", "pooled", "vectorised", "elementwise", or another entry of
+        `learning.features.FEATURE_MAPS`.
     nonlinearity : for "elementwise"
 
     Returns
@@ -145,7 +147,8 @@ def train(
     Notes
     -----
     The gradient for element-wise attention at q = 0 is not that of the softmax; stages 1 to 3 are
-    the softmax's for both, so that the two differ in the features alone.
+    the softmax's for both, as for any other classifier with a query, so that they differ in the
+    features alone.
 
     Examples
     --------
@@ -160,11 +163,11 @@ def train(
     """
     instance("training", training, Training)
     loss = get_loss(training.loss)
-    choice("classifier", classifier, CLASSIFIERS)
+    takes_query = FEATURE_MAPS[choice("classifier", classifier, FEATURE_MAPS)].takes_query
     choice("nonlinearity", nonlinearity, NONLINEARITIES)
     readout_X, readout_y = _checked(readout_data, "readout_data")
     query = first_weights = first_bias = None
-    if classifier in ("attention", "elementwise"):
+    if takes_query:
         query_X, query_y = _checked(query_data, "query_data")
         if query_X.shape[2] != readout_X.shape[2]:
             raise ParameterError(
