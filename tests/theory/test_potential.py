@@ -64,11 +64,10 @@ def test_first_order_agrees_with_second_order() -> None:
 
 
 def equations(
-    law: FeatureLaw, name: str, alpha: float, ridge: float, point: np.ndarray
+    law: FeatureLaw, name: str, ratio: float, ridge: float, point: np.ndarray
 ) -> list[float]:
     """The five equations as they are written in the docs, relative, by a fine sum over G."""
     loss = get_loss(name)
-    alpha = alpha / law.dimension_ratio
     mean, bias = point[: len(law.noisy)], point[len(law.noisy)]
     rest, width, dual = point[-3:]
     chi, rho = width / dual, np.sqrt(rest**2 + np.sum(mean[np.array(law.noisy)] ** 2))
@@ -81,16 +80,16 @@ def equations(
     slope = (omega - r) / (chi * square)
     stiff = (1 - loss.prox_slope(omega, chi * square)) / (chi * square)
     signed = np.sum(weight * law.label[:, None] * slope, axis=1)
-    penalty = alpha * ridge
+    penalty = ratio * ridge
     return [
-        (part + chi * alpha * signed @ column) / rho
+        (part + chi * ratio * signed @ column) / rho
         if noisy
-        else penalty * part + alpha * signed @ column
+        else penalty * part + ratio * signed @ column
         for part, column, noisy in zip(mean, law.coordinates.T, law.noisy, strict=True)
     ] + [
         float(np.sum(signed)),
-        1 - chi**2 * alpha * np.sum(weight * square * slope**2) / rest**2,
-        1 - chi * (penalty + alpha * np.sum(weight * square * stiff)),
+        1 - chi**2 * ratio * np.sum(weight * square * slope**2) / rest**2,
+        1 - chi * (penalty + ratio * np.sum(weight * square * stiff)),
     ]
 
 

@@ -192,13 +192,13 @@ def limit_readout(
             if ratio * least_excess(coarse).evaluation.hinged.value < 1:
                 near = widest_margin(coarse, ratio, near).point
             return _maximum_margin(fine, loss, ratio, near, note)
-    return _at_saddle((coarse, fine), loss, alpha, ridge, start, tolerance, guess, note)
+    return _at_saddle((coarse, fine), loss, ratio, ridge, start, tolerance, guess, note)
 
 
 def _at_saddle(
     laws: tuple[FeatureLaw, FeatureLaw],
     loss: Loss,
-    alpha: float,
+    ratio: float,
     ridge: float,
     start: LimitState | None,
     tolerance: float,
@@ -211,7 +211,7 @@ def _at_saddle(
     are solved for the coarse law, and the solution is carried over to the fine one; where the two
     laws lie on different sides of a threshold, they are solved for the fine one as well.
     """
-    rough, fine = _potentials(laws, loss, alpha, start, tolerance)
+    rough, fine = _potentials(laws, loss, ratio, start, tolerance)
     start = start if start is not None and start.kind == "saddle" else None
     if start is not None and guess is not None and len(fine.law.scale) <= _SMALL_LAW:
         followed = _followed(fine, ridge, guess)
@@ -241,7 +241,7 @@ def _at_saddle(
 def _potentials(
     laws: tuple[FeatureLaw, FeatureLaw],
     loss: Loss,
-    alpha: float,
+    ratio: float,
     start: LimitState | None,
     tolerance: float,
 ) -> tuple[Potential, Potential]:
@@ -249,11 +249,11 @@ def _potentials(
     coarse, fine = laws
     shapes = ({}, {}) if start is None else start.shapes
     if coarse is fine:
-        exact = Potential(fine, loss, alpha, shapes[1], *_table_accuracy(FINEST))
+        exact = Potential(fine, loss, ratio, shapes[1], *_table_accuracy(FINEST))
         return exact, exact
     return (
-        Potential(coarse, loss, alpha, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER),
-        Potential(fine, loss, alpha, shapes[1], *_table_accuracy(tolerance)),
+        Potential(coarse, loss, ratio, shapes[0], _ROUGH_TABLES, _ROUGH_ORDER),
+        Potential(fine, loss, ratio, shapes[1], *_table_accuracy(tolerance)),
     )
 
 
@@ -352,18 +352,18 @@ def _straight_saddle(potential: Potential, ridge: float) -> Saddle | None:
     Every slope is then ℓ'(0), χ = 1/Λ, the readout the sum of the y f over nλ, and
     β² = α ℓ'(0)² (E S² - ‖E D‖²).
     """
-    law, alpha = potential.law, potential.alpha
+    law, ratio = potential.law, potential.ratio
     slope = abs(float(potential.loss.slope(np.zeros(1))[0]))
     means = law.weight @ law.signed
-    linear = slope / ridge * means * (law.penalised - law.lost / alpha)
+    linear = slope / ridge * means * (law.penalised - law.lost / ratio)
     lost = means * law.lost
-    dual = slope * np.sqrt(alpha * max(float(law.weight @ law.scale**2 - lost @ lost), 0.0))
-    width = dual / (alpha * ridge)
+    dual = slope * np.sqrt(ratio * max(float(law.weight @ law.scale**2 - lost @ lost), 0.0))
+    width = dual / (ratio * ridge)
     point = np.array([*linear, width, width, dual])
     found = potential.second_order(point, ridge)
     # Of a surplus of one label as much is left as makes no difference.
     allowed = np.full(len(point), _SOLUTION)
-    allowed[len(law.noisy)] = alpha * _SURPLUS
+    allowed[len(law.noisy)] = ratio * _SURPLUS
     if not (found.bend < _STRAIGHT and np.all(np.abs(found.gradient) < allowed)):
         return None
     return Saddle(NewtonResult(point, found, _AT_ONCE), 0.0)
@@ -381,8 +381,7 @@ def _tilted_solution(
     rate = float(law.weight[law.label > 0].sum())
     factors = np.where(law.label > 0, 1 + surplus / rate, 1 - surplus / (1 - rate))
     tilted = replace(law, weight=law.weight * factors)
-    dimensions = potential.alpha * law.dimension_ratio
-    pulled = Potential(tilted, potential.loss, dimensions)
+    pulled = Potential(tilted, potential.loss, potential.ratio)
     found = solve_saddle(pulled, ridge, None).result
     if found.converged or not straight.converged:
         return found

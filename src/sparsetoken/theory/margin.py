@@ -247,19 +247,19 @@ class WidestMargin:
     replicate_gradients: Array
 
     @classmethod
-    def evaluate(cls, law: FeatureLaw, alpha: float, point: Array) -> "WidestMargin":
+    def evaluate(cls, law: FeatureLaw, ratio: float, point: Array) -> "WidestMargin":
         """Evaluate the conditions, their Jacobian, and their values by replicate."""
         readout, rest, multiplier = point[:-1], point[-2], point[-1]
         found = _AtMargin.evaluate(law, readout, 1.0)
         penalised = np.append(law.penalised, 1.0)
         norm_part = penalised * readout
         rest_part = np.append(np.zeros(len(readout) - 1), rest)
-        slopes = 0.5 * alpha * found.replicate_gradients
-        values = 0.5 * (alpha * found.hinged.replicates - rest**2)
+        slopes = 0.5 * ratio * found.replicate_gradients
+        values = 0.5 * (ratio * found.hinged.replicates - rest**2)
         conditions = np.column_stack([slopes + multiplier * norm_part - rest_part, values])
 
         hessian = np.zeros((len(point), len(point)))
-        block = 0.5 * alpha * found.hessian + multiplier * np.diag(penalised)
+        block = 0.5 * ratio * found.hessian + multiplier * np.diag(penalised)
         block[-1, -1] -= 1.0
         hessian[:-1, :-1] = block
         hessian[:-1, -1] = norm_part
@@ -268,13 +268,13 @@ class WidestMargin:
 
 
 def widest_margin(
-    law: FeatureLaw, alpha: float, start: Array | None = None
+    law: FeatureLaw, ratio: float, start: Array | None = None
 ) -> NewtonResult[WidestMargin]:
     """Return (μ, b, a, ν, ζ) of the maximum-margin classifier, scaled to margin 1.
 
     Parameters
     ----------
-    alpha : float
+    ratio : float
         Ratio of samples to the dimension of the features, below capacity.
     start : array, optional
         A solution of a problem nearby.
@@ -282,7 +282,7 @@ def widest_margin(
 
     def solve(point: Array) -> NewtonResult[WidestMargin]:
         return newton(
-            lambda x: WidestMargin.evaluate(law, alpha, x),
+            lambda x: WidestMargin.evaluate(law, ratio, x),
             point,
             np.ones(len(point), dtype=bool),
             np.arange(len(point)) >= len(point) - 2,
@@ -292,14 +292,14 @@ def widest_margin(
         result = solve(start)
         if result.converged:
             return result
-    return solve(_rough_margin(law, alpha))
+    return solve(_rough_margin(law, ratio))
 
 
-def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
+def _rough_margin(law: FeatureLaw, ratio: float) -> Array:
     """Minimise ‖w‖² subject to ν >= √(α max_a H), both convex, by SLSQP; with ζ as well."""
     from scipy import optimize  # takes longer to load than all of theory
 
-    start = _unit_margin(law, alpha, np.append(least_excess(law).point, 1.0))
+    start = _unit_margin(law, ratio, np.append(least_excess(law).point, 1.0))
     index = np.flatnonzero(np.append(law.lost, 0.0) == 0)
     scale = float(np.linalg.norm(start[index]))
     last = start
@@ -313,8 +313,8 @@ def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
 
     def slack(part: Array) -> tuple[float, Array]:
         point, found = evaluate(part)
-        root = np.sqrt(alpha * max(found.hinged.value, 1e-300))
-        slope = -0.5 * alpha / root * found.gradient[index]
+        root = np.sqrt(ratio * max(found.hinged.value, 1e-300))
+        slope = -0.5 * ratio / root * found.gradient[index]
         slope[-1] += 1
         return (point[-1] - root) / scale, slope
 
@@ -337,16 +337,16 @@ def _rough_margin(law: FeatureLaw, alpha: float) -> Array:
         )
     point, found = evaluate(best.x)
     # ζ = 1 - α P(margin active), from the condition on ν.
-    multiplier = 1 - 0.5 * alpha * found.gradient[-1] / point[-1]
+    multiplier = 1 - 0.5 * ratio * found.gradient[-1] / point[-1]
     return np.append(point, max(multiplier, 1e-6))
 
 
-def _unit_margin(law: FeatureLaw, alpha: float, point: Array) -> Array:
+def _unit_margin(law: FeatureLaw, ratio: float, point: Array) -> Array:
     """Scale a readout (μ, b, a, ν) that separates so that the margin it reaches is 1."""
     from scipy import optimize
 
     def reach(margin: float) -> float:
-        return alpha * _with_best_removed(law, point, margin)[1].hinged.value - 1
+        return ratio * _with_best_removed(law, point, margin)[1].hinged.value - 1
 
     high = 1.0
     while reach(high) < 0:

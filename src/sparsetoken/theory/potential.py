@@ -5,9 +5,10 @@ With order parameters (μ, b, a, ν), a noise scale τ and its dual β,
     Ψ = α E M_{χS²}(y m + D·a + SρG) + (Λ/2)(‖μ‖² + ν²) - (α/2χ)‖a‖² + βτ/2 - βν,
     m = μ·c + b,  ρ² = ν² + Σ μ_j² over the coordinates with noise,  χ = τ/β,  Λ = α ridge,
 
-where c are the mean coordinates of a feature and D what its noise had along removed directions; both
-may be of any number. Ψ is convex in (μ, b, ν, τ) and, with the best a, concave in β, so that Newton's
-method on its gradient is safe. At the saddle point τ = ν (docs/theory.md, sections 5.3 and 5.6).
+where α is the number of samples over that of features, c are the mean coordinates of a feature and D
+what its noise had along removed directions; both may be of any number. Ψ is convex in (μ, b, ν, τ) and,
+with the best a, concave in β, so that Newton's method on its gradient is safe. At the saddle point τ = ν
+(docs/theory.md, sections 5.3 and 5.6).
 """
 
 from collections.abc import Mapping
@@ -74,6 +75,8 @@ class Potential:
 
     Parameters
     ----------
+    ratio : float
+        Samples per dimension of the features: alpha over the law's `dimension_ratio`.
     shapes : mapping, optional
         Sizes of the tables that resolve the margin's moments, to begin with.
     table_tolerance : float
@@ -86,14 +89,14 @@ class Potential:
         self,
         law: FeatureLaw,
         loss: Loss,
-        alpha: float,
+        ratio: float,
         shapes: Mapping[int, Shape] | None = None,
         table_tolerance: float = 2e-7,
         order: int = 8,
     ) -> None:
         self.law = law
         self.loss = loss
-        self.alpha = alpha / law.dimension_ratio
+        self.ratio = ratio
         self._table_tolerance = table_tolerance
         self._order = order
         self._kept = _Kept({} if shapes is None else dict(shapes))
@@ -111,8 +114,8 @@ class Potential:
         if kept == 0:
             return self
         law = replace(self.law, removed=(1 - kept) * self.law.removed)
-        alpha = self.alpha * law.dimension_ratio
-        return Potential(law, self.loss, alpha, self.shapes, self._table_tolerance, self._order)
+        settings = (self.shapes, self._table_tolerance, self._order)
+        return Potential(law, self.loss, self.ratio, *settings)
 
     def first_order(self, x: Array, ridge: float, smoothing: float = 0.0) -> FirstOrder:
         """Return the gradient at x = (μ, b, a, ν, τ, β).
@@ -132,7 +135,7 @@ class Potential:
         envelope = self.law.weight @ (moments[:, 0] + 0.5 * step * moments[:, 3])
         return SecondOrder(
             *self._gradients(moments, chain),
-            value=float(self.alpha * envelope + chain.outer_value),
+            value=float(self.ratio * envelope + chain.outer_value),
             hessian=chain.hessian(inner_gradient, inner_hessian),
             train_loss_gradient=self._train_loss_gradient(moments, step) @ chain.jacobian,
             bend=_bend(*(float(self.law.weight @ moments[:, column]) for column in (4, 1))),
@@ -146,7 +149,7 @@ class Potential:
         moments, law = self._moments(x, smoothing, GRADIENT_MOMENTS), self.law
         errors = moments.errors[:GRADIENT_MOMENTS]
         errors = errors + self._quadrature_error(x, smoothing, moments.values)
-        inner = self.alpha * np.array(
+        inner = self.ratio * np.array(
             [
                 *(errors[1] * (law.weight @ np.abs(law.signed))),
                 errors[2] * (law.weight @ law.scale),
@@ -168,7 +171,7 @@ class Potential:
         return np.asarray(ndtr((level - centre) / (law.scale * np.repeat(noise, size))))
 
     def _chain(self, x: Array, ridge: float) -> "_Chain":
-        return _Chain(x, self.law, self.alpha, ridge)
+        return _Chain(x, self.law, self.ratio, ridge)
 
     def _gradients(self, moments: Array, chain: "_Chain") -> tuple[Array, Array, Array]:
         """Return the fields of `FirstOrder`."""
@@ -182,7 +185,7 @@ class Potential:
             ]
         )
         means = law.by_replicate(rows)
-        replicates = self.alpha * means[:, :-1] @ chain.jacobian + chain.outer_gradient
+        replicates = self.ratio * means[:, :-1] @ chain.jacobian + chain.outer_gradient
         return replicates.mean(axis=0), replicates, means[:, -1]
 
     def _train_loss_gradient(self, moments: Array, step: Array) -> Array:
@@ -196,7 +199,7 @@ class Potential:
         """Return gradient and Hessian of α E M in (μ, b, a, ρ, χ)."""
         signed, scale = self.law.signed, self.law.scale
         square, count = scale**2, signed.shape[1]
-        _, p, pg, pp, d, dg, dgg, pd, pdg, ppd = moments.T * (self.alpha * self.law.weight)
+        _, p, pg, pp, d, dg, dgg, pd, pdg, ppd = moments.T * (self.ratio * self.law.weight)
         gradient = np.array([*(signed.T @ p), scale @ pg, -0.5 * square @ pp])
         hessian = np.empty((count + 2, count + 2))
         hessian[:-2, :-2] = signed.T @ (signed * d[:, None])
@@ -288,12 +291,12 @@ class _Kept:
 class _Chain:
     """The chain rule from (μ, b, a, ρ, χ) to the variables, and the terms beside α E M."""
 
-    def __init__(self, x: Array, law: FeatureLaw, alpha: float, ridge: float) -> None:
+    def __init__(self, x: Array, law: FeatureLaw, ratio: float, ridge: float) -> None:
         linear = x[:REST]
         self.rest, self.width, self.dual = x[REST:]
-        self.own_noise, self.lost, self.alpha = law.own_noise, law.lost, alpha
-        self.penalty = alpha * ridge * law.penalised
-        self.rest_penalty = alpha * ridge
+        self.own_noise, self.lost, self.ratio = law.own_noise, law.lost, ratio
+        self.penalty = ratio * ridge * law.penalised
+        self.rest_penalty = ratio * ridge
         self.noise = float(np.sqrt(self.rest**2 + linear**2 @ self.own_noise))
         self.step = self.width / self.dual
         self.removed = linear * self.lost
@@ -305,7 +308,7 @@ class _Chain:
         self.jacobian[-1, WIDTH] = 1 / self.dual
         self.jacobian[-1, DUAL] = -self.width / self.dual**2
         square = float(self.removed @ self.removed)
-        self.loss_of_norm = 0.5 * alpha * square
+        self.loss_of_norm = 0.5 * ratio * square
         self.outer_value = float(
             0.5 * (self.penalty @ linear**2 + self.rest_penalty * self.rest**2)
             + self.dual * (0.5 * self.width - self.rest)
@@ -313,7 +316,7 @@ class _Chain:
         )
         self.outer_gradient = np.array(
             [
-                *(self.penalty * linear - alpha / self.step * self.removed),
+                *(self.penalty * linear - ratio / self.step * self.removed),
                 self.rest_penalty * self.rest - self.dual,
                 0.5 * self.dual + self.loss_of_norm * self.dual / self.width**2,
                 0.5 * self.width - self.rest - self.loss_of_norm / self.width,
@@ -331,12 +334,12 @@ class _Chain:
         outer = np.zeros_like(hessian)
         outer[WIDTH, DUAL] = 0.5 - by_step / self.dual**2 + self.loss_of_norm / self.width**2
         outer[REST, DUAL] = -1
-        outer[:REST, WIDTH] = self.alpha * self.dual / self.width**2 * self.removed
-        outer[:REST, DUAL] = -self.alpha / self.width * self.removed
+        outer[:REST, WIDTH] = self.ratio * self.dual / self.width**2 * self.removed
+        outer[:REST, DUAL] = -self.ratio / self.width * self.removed
         hessian += outer + outer.T
         hessian[DUAL, DUAL] += 2 * by_step * self.width / self.dual**3
         hessian[WIDTH, WIDTH] -= 2 * self.loss_of_norm * self.dual / self.width**3
         diagonal = np.arange(len(hessian) - 2)
-        linear = self.penalty - self.alpha / self.step * self.lost
+        linear = self.penalty - self.ratio / self.step * self.lost
         hessian[diagonal, diagonal] += np.array([*linear, self.rest_penalty])
         return np.asarray(hessian)

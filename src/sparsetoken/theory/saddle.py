@@ -235,12 +235,12 @@ def _heavy_ridge_point(potential: Potential, ridge: float, smoothing: float) -> 
 
     There every slope is that of the (smoothed) loss at 0, χ = 1/Λ, and β² = α ℓ'(0)² E S².
     """
-    law, alpha, loss = potential.law, potential.alpha, potential.loss
+    law, ratio, loss = potential.law, potential.ratio, potential.loss
     origin = (
         loss.prox(np.zeros(1), smoothing) / -smoothing if smoothing else loss.slope(np.zeros(1))
     )
     slope = abs(float(origin[0]))
     linear = slope / ridge * (law.weight @ law.signed) * law.penalised
-    dual = np.sqrt(alpha * float(law.weight @ law.scale**2)) * max(slope, 1e-3)
-    width = dual / (alpha * ridge)
+    dual = np.sqrt(ratio * float(law.weight @ law.scale**2)) * max(slope, 1e-3)
+    width = dual / (ratio * ridge)
     return np.array([*linear, width, width, dual])
