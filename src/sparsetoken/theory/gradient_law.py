@@ -175,19 +175,19 @@ def _softmax_sums(
         for group, moved in zip(groups, shifts, strict=True)
     )
     norm = marked[1, 0] + others[1, 0]
-    sums = _SoftmaxSums({}, {}, {}, {}, {})
+    plain, informative, first, second, mixed = ({} for _ in range(5))
     for power, degrees in _DEGREES.items():
         scale = norm**-power
         # a = u + θγ for informative tokens, u for others.
-        sums.marked[power] = scale * marked[power, 0]
-        sums.plain[power] = sums.marked[power] + scale * others[power, 0]
+        informative[power] = scale * marked[power, 0]
+        plain[power] = informative[power] + scale * others[power, 0]
         if degrees > 1:
-            sums.mixed[power] = scale * marked[power, 1] + shift * sums.marked[power]
-            sums.first[power] = sums.mixed[power] + scale * others[power, 1]
+            mixed[power] = scale * marked[power, 1] + shift * informative[power]
+            first[power] = mixed[power] + scale * others[power, 1]
         if degrees > 2:
             square = marked[power, 2] + 2 * shift * marked[power, 1] + shift**2 * marked[power, 0]
-            sums.second[power] = scale * (square + others[power, 2])
-    return sums
+            second[power] = scale * (square + others[power, 2])
+    return _SoftmaxSums(plain, informative, first, second, mixed)
 
 
 def _group_sums(group: TokenGroup, sharpness: float, offset: Array) -> dict[tuple[int, int], Array]:
