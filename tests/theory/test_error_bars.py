@@ -51,7 +51,7 @@ def test_the_bar_of_the_test_error_has_the_unseen_points(monkeypatch: pytest.Mon
     setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
     query = Query(0.95, 1.0)
     # Rare errors have a law of their own; without it a few points carry them.
-    monkeypatch.setattr(prediction, "RARE", 0.0)
+    monkeypatch.setattr(prediction, "_RARE", 0.0)
     full = predict(*setting, query=query, tolerance=1.0).uncertainty.test_error
     monkeypatch.setattr(replicates, "_UNSEEN", 0.0)
     assert predict(*setting, query=query, tolerance=1.0).uncertainty.test_error < full
@@ -63,7 +63,7 @@ def test_an_error_that_few_points_carry_is_known_to_nothing_better_than_itself(
     setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
     sure = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
     assert sure.uncertainty.test_error < 0.2 * sure.test_error
-    monkeypatch.setattr(prediction, "FEW_POINTS", 10**9)
+    monkeypatch.setattr(prediction, "_FEW_POINTS", 10**9)
     found = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
     assert found.solution.status is Status.BEYOND_REACH
     assert found.uncertainty.test_error >= found.test_error

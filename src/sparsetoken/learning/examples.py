@@ -17,7 +17,7 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["BorderedFactor", "Examples", "check_examples", "check_labels", "gram"]
 
-BLOCK_ENTRIES = 2**18
+_BLOCK_ENTRIES = 2**18
 
 
 def check_examples(features: Array, labels: Array) -> tuple[Array, Array]:
@@ -164,6 +164,6 @@ def gram(features: Array, coefficients: Array, dtype: type = np.float64) -> Pack
 def _parts(features: Array, count: int) -> Iterator[slice]:
     """Yield slices of `count` rows that take a small part of the features' memory."""
     n, d = features.shape
-    size = max(1, min(BLOCK_ENTRIES, max(n * d // 32, 2**14)) // d)
+    size = max(1, min(_BLOCK_ENTRIES, max(n * d // 32, 2**14)) // d)
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))

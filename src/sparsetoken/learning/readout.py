@@ -28,9 +28,9 @@ from sparsetoken.validation import ParameterError
 __all__ = ["Readout", "fit_readout"]
 
 # Far below what any quantity of a trained readout shows, and above what sums of 10^6 samples round to.
-GRADIENT_TOLERANCE = 1e-8
+_GRADIENT_TOLERANCE = 1e-8
 # Normal equations square the condition: below this ratio of pivots half of the digits are lost.
-SMALLEST_PIVOT = 1e-10
+_SMALLEST_PIVOT = 1e-10
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def fit_readout(
     ridge: float,
     max_steps: int = 200,
     sample_weight: Array | None = None,
-    tolerance: float = GRADIENT_TOLERANCE,
+    tolerance: float = _GRADIENT_TOLERANCE,
 ) -> Readout:
     """Minimise the readout's objective, to a gradient (or KKT residual) of at most `tolerance`.
 
@@ -138,7 +138,7 @@ def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int, tolerance
         if limit is not None:
             return limit
     if isinstance(loss, Hinge):
-        program = minimise_hinge(examples, ridge, tolerance=GRADIENT_TOLERANCE)
+        program = minimise_hinge(examples, ridge, tolerance=_GRADIENT_TOLERANCE)
         return _readout(examples, loss, ridge, program.weights, program.bias, program.solution)
     minimum = minimise_smooth(examples, loss, ridge, tolerance, max_steps)
     return _readout(examples, loss, ridge, minimum.weights, minimum.bias, minimum.solution)
@@ -156,13 +156,13 @@ def _without_ridge(examples: Examples, loss: Loss) -> Readout | None:
         slopes = examples.weights * loss.slope(examples.margins(weights, bias))
         gradient_w, gradient_b = examples.signed_total(slopes)
         residual = float(np.hypot(np.linalg.norm(gradient_w), gradient_b))
-        status = Status.CONVERGED if residual <= GRADIENT_TOLERANCE else Status.STALLED
+        status = Status.CONVERGED if residual <= _GRADIENT_TOLERANCE else Status.STALLED
         return _readout(examples, loss, 0.0, weights, bias, Solution(status, residual, steps=1))
     verdict = separability(examples.features, examples.labels)
     if verdict.weights is None or verdict.bias is None:
         return None
     separator = verdict.weights, verdict.bias
-    program = minimise_hinge(examples, 1.0, separator=separator, tolerance=GRADIENT_TOLERANCE)
+    program = minimise_hinge(examples, 1.0, separator=separator, tolerance=_GRADIENT_TOLERANCE)
     detail = "the data are separable, this is the maximum-margin classifier"
     solution = replace(program.solution, detail=detail)
     fitted = _readout(examples, loss, 0.0, program.weights, program.bias, solution)
@@ -192,7 +192,7 @@ def _interpolation(examples: Examples) -> Callable[[Array], tuple[Array, float]]
     """
     n, d = examples.shape
     matrix = gram(examples.features.T, np.ones(d))
-    if not matrix.factor() or matrix.pivot_ratio() < SMALLEST_PIVOT:
+    if not matrix.factor() or matrix.pivot_ratio() < _SMALLEST_PIVOT:
         return None
     ones_solved = matrix.solve(np.ones(n))
 
@@ -207,7 +207,7 @@ def _interpolation(examples: Examples) -> Callable[[Array], tuple[Array, float]]
 def _normal_equations(examples: Examples) -> Callable[[Array], tuple[Array, float]] | None:
     """Return the map from scores r_i to the (w, b) that minimise Σ p_i (⟨f_i, w⟩ + b - r_i)²."""
     factor = examples.factor(examples.weights, 0.0, 0.0)
-    if factor is None or min(factor.factor.pivot_ratio(), factor.schur) < SMALLEST_PIVOT:
+    if factor is None or min(factor.factor.pivot_ratio(), factor.schur) < _SMALLEST_PIVOT:
         return None
     return lambda scores: factor.solve(*examples.total(examples.weights * scores))
 

@@ -25,14 +25,14 @@ __all__ = ["Minimum", "NewtonSystem", "minimise_smooth"]
 
 # A factor of some steps ago needs a handful of conjugate gradients; where this many are not enough, a
 # new one is cheaper.
-CONJUGATE_STEPS = 16
+_CONJUGATE_STEPS = 16
 # A readout that has grown beyond this has no finite minimum to go to.
-LARGEST_NORM = 1e9
+_LARGEST_NORM = 1e9
 # Pairs that limited-memory BFGS remembers, and steps over which its progress is watched.
-MEMORY = 20
-WATCHED = 20
+_MEMORY = 20
+_WATCHED = 20
 # In fewer dimensions a Newton step costs as little as one of limited-memory BFGS.
-SMALLEST_DIMENSION = 100
+_SMALLEST_DIMENSION = 100
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def minimise_smooth(
 ) -> Minimum:
     """Minimise Σ p_i ℓ(y_i(⟨f_i, w⟩ + b)) + (ridge/2)‖w‖² until the gradient's norm <= tolerance."""
     descent = _Descent(examples, loss, ridge, tolerance)
-    if np.isinf(loss.minimisers[0]) and examples.shape[1] >= SMALLEST_DIMENSION:
-        _limited_memory(descent, max_steps * MEMORY)
+    if np.isinf(loss.minimisers[0]) and examples.shape[1] >= _SMALLEST_DIMENSION:
+        _limited_memory(descent, max_steps * _MEMORY)
     system = NewtonSystem(examples, ridge)
     first, taken = descent.residual, 0
     while (status := descent.status()) is None and taken < max_steps:
@@ -90,7 +90,7 @@ class _Descent:
         """Return how it ended, or None if it has not."""
         if self.residual <= self.goal:
             return Status.CONVERGED
-        if np.linalg.norm(self.point) > LARGEST_NORM:
+        if np.linalg.norm(self.point) > _LARGEST_NORM:
             return Status.NO_MINIMUM
         return None
 
@@ -143,7 +143,7 @@ class _Descent:
 
 def _limited_memory(descent: _Descent, max_steps: int) -> None:
     """Descend by limited-memory BFGS until it converges or its progress is too slow."""
-    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)
+    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=_MEMORY)
     history = [descent.residual]
     scale = 1.0
     while descent.status() is None and len(history) <= max_steps:
@@ -157,8 +157,8 @@ def _limited_memory(descent: _Descent, max_steps: int) -> None:
             pairs.append((moved, turned, 1 / product))
             scale = product / float(turned @ turned)
         history.append(descent.residual)
-        if len(history) % WATCHED == 0 and len(history) > 2 * WATCHED:
-            gained = np.log(history[-WATCHED] / history[-1])
+        if len(history) % _WATCHED == 0 and len(history) > 2 * _WATCHED:
+            gained = np.log(history[-_WATCHED] / history[-1])
             left = np.log(max(history[-1] / descent.goal, 1.0))
             if left > 3 * max(gained, 0.0):
                 return
@@ -214,7 +214,7 @@ class NewtonSystem:
         solution, residual = np.zeros_like(target), target
         direction, product = target, 1.0
         enough = accuracy * float(np.linalg.norm(target))
-        for step in range(CONJUGATE_STEPS):
+        for step in range(_CONJUGATE_STEPS):
             solved = np.append(*self.factor.solve(residual[:-1], float(residual[-1])))
             previous, product = product, float(residual @ solved)
             direction = solved if step == 0 else solved + (product / previous) * direction

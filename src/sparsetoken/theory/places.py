@@ -31,7 +31,6 @@ from sparsetoken.theory.token_law import draw_tokens
 from sparsetoken.validation import ParameterError
 
 __all__ = [
-    "LARGEST_WORK",
     "PlacesLaw",
     "exact_overlap",
     "mixed_overlap",
@@ -40,8 +39,8 @@ __all__ = [
 ]
 
 # Steps of the symmetric polynomials of one sequence, L times the smaller of R and L - R.
-LARGEST_WORK = 2**15
-LONGEST_SAMPLED = 4096
+_LARGEST_WORK = 2**15
+_LONGEST_SAMPLED = 4096
 
 # Spacing of the grid of the exact integral; its error falls as exp(-π²/spacing).
 _SPACING = 0.25
@@ -357,10 +356,10 @@ def places_law(length: int, informative: int | CountLaw, log2_points: int) -> Pl
             "an integer, or a law nearer to a binomial one: the posterior of others overflows"
         )
         raise ParameterError("informative", str(informative), accepted)
-    if fewer > 1 and (length > LONGEST_SAMPLED or length * fewer > LARGEST_WORK):
+    if fewer > 1 and (length > _LONGEST_SAMPLED or length * fewer > _LARGEST_WORK):
         accepted = (
-            f"1 or length - 1, or length <= {LONGEST_SAMPLED} and length × min(informative, "
-            f"length - informative) <= {LARGEST_WORK}: the symmetric polynomials take that many "
+            f"1 or length - 1, or length <= {_LONGEST_SAMPLED} and length × min(informative, "
+            f"length - informative) <= {_LARGEST_WORK}: the symmetric polynomials take that many "
             f"steps a sequence"
         )
         given = task.to_dict()["informative"]

@@ -43,10 +43,8 @@ __all__ = [
 # What a query to be learnt depends on, of a training, and nothing else does.
 LEARNING = ("alpha0", "readout_step", "bias_step", "query_step", "inverse_temperature")
 
-_FAILED = tuple(status for status in Status if not status.converged)
-
 # Where positives are rarer, the error says little, and results show the AUC as well.
-FEW_POSITIVES = 0.2
+_FEW_POSITIVES = 0.2
 
 # Points a class and replicate, as powers of two: where refining begins at a tolerance of 1e-4 and
 # at one of 1e-3 or more, where it ends, and how many powers fewer, but no more than these, do to
@@ -54,22 +52,22 @@ FEW_POSITIVES = 0.2
 FIRST_SIZE = 10
 LEAST_SIZE = 7
 LAST_SIZE = 14
-COARSER = 3
-LAST_COARSE = 9
+_COARSER = 3
+_LAST_COARSE = 9
 
 # The error of the law falls as points^-0.8, or more slowly: then as it was seen to fall so far.
-FASTEST = 0.8
-SLOWEST = 0.3
+_FASTEST = 0.8
+_SLOWEST = 0.3
 
 # Where quadrature and tables make more than one such part of the wanted error, they are made finer.
-NUMERICAL_PART = 3
+_NUMERICAL_PART = 3
 
 # An error below the tolerance, and below this, is wanted to a relative accuracy, from so many points
 # of a law that reaches into the tails; if fewer than these carry it, others may be missing.
-RARE = 1e-3
-RARE_ACCURACY = 0.05
-RARE_SIZES = range(9, 13)
-FEW_POINTS = 30
+_RARE = 1e-3
+_RARE_ACCURACY = 0.05
+_RARE_SIZES = range(9, 13)
+_FEW_POINTS = 30
 
 
 @dataclass(frozen=True)
@@ -232,7 +230,7 @@ class Prediction(Ranked, Record):
         0.319
         """
         flat = super().to_dict()
-        if self.at.positive_rate >= FEW_POSITIVES:
+        if self.at.positive_rate >= _FEW_POSITIVES:
             return flat
         first = {name: flat.pop(name) for name in ("test_error", "test_error" + UNCERTAINTY)}
         return {**first, **self.metrics("auc"), **flat}
@@ -463,7 +461,7 @@ class Predictor:
         # As powers of two, by way of use, what the last law at test time would have needed.
         self._needed: dict[Any, int] = {}
         self._accuracy = self.tolerance
-        looser = int(np.log2(max(self.tolerance / 1e-4, 1.0)) / FASTEST)
+        looser = int(np.log2(max(self.tolerance / 1e-4, 1.0)) / _FASTEST)
         self._first_size = max(LEAST_SIZE, FIRST_SIZE - looser)
 
     @property
@@ -492,9 +490,10 @@ class Predictor:
             found = self._predict_at(task, training, query, size)
             prediction = replace(found, learnt=learnt)
             errors[size] = error = prediction.uncertainty.test_error
-            status = prediction.solution.status
+            solution = prediction.solution
             # More points do not make an answer unique.
-            settled = error <= self.tolerance or status in (Status.NOT_UNIQUE, *_FAILED)
+            hopeless = solution.status is Status.NOT_UNIQUE or not solution.converged
+            settled = error <= self.tolerance or hopeless
             if settled or self.law.exact:
                 if error <= self.tolerance:
                     needed = size + _growth(errors, self.tolerance)
@@ -525,13 +524,13 @@ class Predictor:
         law = partial(make, used, log2_points=size)
         tested = recalibrated(readout, law()) if usage.recalibrate else readout
         error = _test_error(tested, law())
-        rough = error.numerical > self.tolerance / NUMERICAL_PART and self._accuracy > FINEST
+        rough = error.numerical > self.tolerance / _NUMERICAL_PART and self._accuracy > FINEST
         if rough and readout.solution.converged:
             # More points of the law do not help where quadrature and tables decide.
             self._accuracy = max(FINEST, self._accuracy / 20)
             self._trained.clear()
             return self._predict_at(task, training, query, size)
-        rare = error.value + error.bar < min(self.tolerance, RARE) or not error.seen
+        rare = error.value + error.bar < min(self.tolerance, _RARE) or not error.seen
         if rare and readout.solution.converged:
             error = self._rare_error(tested, at, used, error)
         return replace(
@@ -588,7 +587,7 @@ class Predictor:
         readout = solved(law if law.replicates == 1 else law.compressed)
         if not readout.solution.converged and law.replicates > 1:
             # Near a threshold cells are too wide, and fewer points of their own do better.
-            readout = solved(trained(min(max(size - COARSER, LEAST_SIZE), LAST_COARSE), 2))
+            readout = solved(trained(min(max(size - _COARSER, LEAST_SIZE), _LAST_COARSE), 2))
         if readout.solution.converged:
             self._state = readout.state
             trail.add(self.position, readout.state)
@@ -601,9 +600,9 @@ class Predictor:
         """Return the test error to a relative accuracy, on points that reach into the tails."""
         if self.law.make_rare is None:
             return error
-        for size in RARE_SIZES:
+        for size in _RARE_SIZES:
             error = _test_error(readout, self.law.make_rare(task, query, size, 3))
-            if error.bar <= RARE_ACCURACY * error.value:
+            if error.bar <= _RARE_ACCURACY * error.value:
                 break
         return error
 
@@ -614,10 +613,10 @@ def _growth(errors: dict[int, float], tolerance: float) -> int:
     At least one more where the last error is too large, and more if that was not enough before.
     """
     first, last = min(errors), max(errors)
-    rate = FASTEST
+    rate = _FASTEST
     if last > first:
         fell = np.log2(errors[first] / errors[last]) / (last - first)
-        rate = float(np.clip(fell, SLOWEST, FASTEST))
+        rate = float(np.clip(fell, _SLOWEST, _FASTEST))
     excess = np.clip(np.log2(errors[last] / tolerance), -LAST_SIZE, LAST_SIZE)
     growth = int(np.ceil(excess / rate))
     return max(1, len(errors) - 1, growth) if excess > 0 else growth
@@ -671,7 +670,7 @@ def _test_error(readout: LimitReadout, tested: FeatureLaw) -> _TestError:
     if readout.alternatives is not None:
         others = [tested.weight @ misclassified(tested, row) for row in readout.alternatives]
         bar += float(np.abs(np.array(others) - value).max())
-    seen = exact or value**2 >= FEW_POINTS * float(shares @ shares)
+    seen = exact or value**2 >= _FEW_POINTS * float(shares @ shares)
     return _TestError(value, bar if seen else max(bar, value), numerical, seen)
 
 
@@ -715,7 +714,7 @@ def _read_with_care(solution: Solution) -> Solution:
     """Return the solution with a status that says that few points of the law carry the error."""
     if solution.status is not Status.CONVERGED:
         return solution
-    detail = f"fewer than {FEW_POINTS} points of the law carry the test error"
+    detail = f"fewer than {_FEW_POINTS} points of the law carry the test error"
     return replace(solution, status=Status.BEYOND_REACH, detail=detail)
 
 
