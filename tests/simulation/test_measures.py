@@ -9,6 +9,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sparsetoken import ParameterError, Query, Task, Training, predict, run_trial, simulate
 from sparsetoken.simulation.geometry import AttentionGeometry, PooledGeometry, VectorisedGeometry
 from sparsetoken.simulation.measures import METRICS, ScorePoints
+from sparsetoken.simulation.samplers import SAMPLERS
 
 TASK = Task(length=8, informative=2, strength=3.0, positive_rate=0.1)
 TRAINING = Training(alpha0=4, alpha1=3, ridge=0.05)
@@ -144,6 +145,20 @@ def test_what_does_not_apply_is_refused(parameter, options):
     with pytest.raises(ParameterError) as caught:
         run_trial(TASK, TRAINING, dimension=20, trial=0, **options)
     assert caught.value.parameter == parameter
+
+
+def test_another_sharpness_is_refused_by_name_where_the_geometry_knows_none(monkeypatch):
+    """A classifier from outside may have a query without a softmax, and bring its own geometry."""
+
+    class Weighed(type(SAMPLERS["attention"])):
+        def reduced_geometry(self, readout, *_):
+            return PooledGeometry(float(readout.weights[0]), 1.0, readout.bias)
+
+    monkeypatch.setitem(SAMPLERS, "weighed", Weighed())
+    options = {"dimension": 10, "trial": 0, "classifier": "weighed"}
+    assert run_trial(TASK, TRAINING, **options).test_error > 0
+    with pytest.raises(ParameterError, match=r"at_sharpness = 2.0 .*PooledGeometry"):
+        run_trial(TASK, TRAINING, at_sharpness=2.0, **options)
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.999])

@@ -8,7 +8,7 @@ test set is needed (docs/theory.md, section 7).
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -61,6 +61,11 @@ class Geometry(ABC):
         Where the integral is closed the standard error is 0.
         """
         return self.points(task, rng).test_error
+
+    def with_sharpness(self, sharpness: float) -> "Geometry":
+        """Return what the same readout does with another sharpness of the softmax."""
+        accepted = f"None: {type(self).__name__} knows no sharpness"
+        raise ParameterError("at_sharpness", sharpness, accepted)
 
     @abstractmethod
     def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:
@@ -167,6 +172,10 @@ class AttentionGeometry(Geometry):
     on_rest: float
     across_norm: float
     bias: float
+
+    def with_sharpness(self, sharpness: float) -> "AttentionGeometry":
+        """Return the same with another κ; the features of fresh data change, the readout does not."""
+        return replace(self, sharpness=float(sharpness))
 
     def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:
         """Return points of the law of (A, B, S), by randomly shifted Sobol points.

@@ -14,7 +14,6 @@ from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.numerics.memory import require_memory
 from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.records import UNCERTAINTY, Record
-from sparsetoken.simulation.geometry import AttentionGeometry
 from sparsetoken.simulation.measures import METRICS
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
 from sparsetoken.simulation.random_streams import stream
@@ -335,8 +334,7 @@ def run_trial(
         protocol = Protocol(task, training, dimension, classifier, query, dtype, check_separable)
         outcome = WAYS[sampler](protocol, stream(seed, settings, trial))
         if at_sharpness is not None:
-            assert isinstance(outcome.geometry, AttentionGeometry)
-            geometry = replace(outcome.geometry, sharpness=float(at_sharpness))
+            geometry = outcome.geometry.with_sharpness(at_sharpness)
             outcome = replace(outcome, geometry=geometry, fresh_error=geometry.fresh_error)
         found = _measure(outcome, at or task, metrics, recalibrate, stream(seed, measured, trial))
         if fresh_test:
