@@ -5,7 +5,7 @@ import pytest
 
 from sparsetoken import ParameterError, Step, Task, get_loss, sample
 from sparsetoken.learning.gradient import batch_sums
-from sparsetoken.simulation.descent import _SAMPLERS, simulate_descent
+from sparsetoken.simulation.descent import _DESCENDING, simulate_descent
 
 
 def test_sums_are_the_gradient_of_the_mean_loss() -> None:
@@ -53,7 +53,7 @@ def test_samplers_agree_in_first_and_second_moments(task: Task, step: Step) -> N
     steps, count = [step, step, step.replace(query_step=1.0)], 1500
     drawn = []
     for number, name in enumerate(("reduced", "plain")):
-        make = _SAMPLERS[name]
+        make = _DESCENDING[name]
         rows = []
         for trial in range(count):
             state = make(task, 12, np.random.default_rng((number, trial)))

@@ -7,9 +7,9 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from sparsetoken import ParameterError, Query, Task, Training, predict, run_trial, simulate
+from sparsetoken.simulation.draws import DRAWS
 from sparsetoken.simulation.geometry import AttentionGeometry, PooledGeometry, VectorisedGeometry
 from sparsetoken.simulation.measures import METRICS, ScorePoints
-from sparsetoken.simulation.samplers import SAMPLERS
 
 TASK = Task(length=8, informative=2, strength=3.0, positive_rate=0.1)
 TRAINING = Training(alpha0=4, alpha1=3, ridge=0.05)
@@ -150,11 +150,11 @@ def test_what_does_not_apply_is_refused(parameter, options):
 def test_another_sharpness_is_refused_by_name_where_the_geometry_knows_none(monkeypatch):
     """A classifier from outside may have a query without a softmax, and bring its own geometry."""
 
-    class Weighed(type(SAMPLERS["attention"])):
+    class Weighed(type(DRAWS["attention"])):
         def reduced_geometry(self, readout, *_):
             return PooledGeometry(float(readout.weights[0]), 1.0, readout.bias)
 
-    monkeypatch.setitem(SAMPLERS, "weighed", Weighed())
+    monkeypatch.setitem(DRAWS, "weighed", Weighed())
     options = {"dimension": 10, "trial": 0, "classifier": "weighed"}
     assert run_trial(TASK, TRAINING, **options).test_error > 0
     with pytest.raises(ParameterError, match=r"at_sharpness = 2.0 .*PooledGeometry"):

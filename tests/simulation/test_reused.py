@@ -17,9 +17,9 @@ from sparsetoken import (
     simulate,
 )
 from sparsetoken.arrays import Array
+from sparsetoken.simulation.draws import DRAWS
 from sparsetoken.simulation.protocol import WAYS, Protocol
 from sparsetoken.simulation.random_streams import stream
-from sparsetoken.simulation.samplers import SAMPLERS
 
 TASK = Task(5, 2, 2.5, 0.4)
 TRAINING = Training(
@@ -106,9 +106,9 @@ def test_a_given_query_leaves_nothing_to_reuse() -> None:
 def test_what_cannot_be_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ParameterError, match=r"dimension = 2 .*plain"):
         run_trial(TASK, TRAINING, dimension=2, trial=0)
-    kind = type(SAMPLERS["attention"])
+    kind = type(DRAWS["attention"])
     other = type("Other", (kind,), {"reused": kind.__mro__[1].reused})
-    monkeypatch.setitem(SAMPLERS, "other", other())
+    monkeypatch.setitem(DRAWS, "other", other())
     with pytest.raises(ParameterError, match=r"sampler = 'reduced' .* 'plain'"):
         run_trial(TASK, TRAINING, dimension=10, trial=0, classifier="other")
 

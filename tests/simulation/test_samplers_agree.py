@@ -4,12 +4,16 @@ Two-sample Kolmogorov-Smirnov tests on seeded trials, with a total level of 1e-3
 comparisons (Bonferroni). Small dimensions are the point: there, asymptotics are no excuse.
 """
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
 from sparsetoken import Query, Task, Training, simulate
-from sparsetoken.simulation.protocol import Protocol, train_plain, train_reduced
+from sparsetoken.simulation.protocol import WAYS, Protocol, train_plain, train_reduced
+from sparsetoken.simulation.sampling import SAMPLERS
+from sparsetoken.sweeps.spec import Study
 
 TRIALS = 90
 QUANTITIES = (
@@ -108,3 +112,7 @@ def test_the_test_error_without_a_test_set_is_that_on_fresh_data(classifier, tra
         error = np.hypot(np.sqrt(value * (1 - value) / count), uncertainty)
         assert uncertainty < 2e-3
         assert abs(fresh - value) <= 3.5 * error
+
+
+def test_every_sampler_is_known_wherever_one_is_chosen():
+    assert set(WAYS) == set(SAMPLERS) == set(get_args(Study.model_fields["sampler"].annotation))

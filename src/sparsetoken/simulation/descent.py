@@ -21,7 +21,7 @@ from sparsetoken.records import Curve, Record
 from sparsetoken.simulation.averages import averages
 from sparsetoken.simulation.geometry import AttentionGeometry
 from sparsetoken.simulation.random_streams import stream
-from sparsetoken.simulation.sampling import Sample, first_places, sample, sample_labels
+from sparsetoken.simulation.sampling import SAMPLERS, Sample, first_places, sample, sample_labels
 from sparsetoken.task import Step, Task
 from sparsetoken.validation import ParameterError
 
@@ -112,7 +112,7 @@ def simulate_descent(
     dimension = validation.integer("dimension", dimension, low=5, high=MOST_DIMENSIONS)
     trials = validation.integer("trials", trials, low=1, high=MOST_TRIALS)
     seed = validation.integer("seed", seed, low=0)
-    validation.choice("sampler", sampler, ("reduced", "plain"))
+    validation.choice("sampler", sampler, SAMPLERS)
     _check_reuse(reuse, sampler, chosen)
     slope = get_loss(loss)
     paths = []
@@ -151,7 +151,7 @@ def descent_trial(
         **({"reuse": True} if reuse else {}),
     }
     rng = stream(seed, settings, trial)
-    state = _SAMPLERS["full batch" if reuse else sampler](task, dimension, rng)
+    state = _DESCENDING["full batch" if reuse else sampler](task, dimension, rng)
     return [_after(task, loss, step, state, rng) for step in steps]
 
 
@@ -308,7 +308,7 @@ def _factor(square: Array) -> Array:
     return np.array([[first, 0.0], [shared, math.sqrt(max(float(square[1, 1]) - shared**2, 0.0))]])
 
 
-_SAMPLERS: dict[str, Callable[[Task, int, np.random.Generator], _Descending]] = {
+_DESCENDING: dict[str, Callable[[Task, int, np.random.Generator], _Descending]] = {
     "reduced": _Reduced,
     "plain": _Plain,
     "full batch": _FullBatch,

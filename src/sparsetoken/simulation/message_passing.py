@@ -26,7 +26,7 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
 from sparsetoken.simulation.averages import averages
 from sparsetoken.simulation.random_streams import stream
-from sparsetoken.simulation.sampling import first_places, sample
+from sparsetoken.simulation.sampling import SAMPLERS, first_places, sample
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 
@@ -38,7 +38,6 @@ __all__ = [
     "simulate_message_passing",
 ]
 
-SAMPLERS = ("reduced", "plain")
 # 5 to 20 steps are usual; near the edge of a hard phase hundreds. A direction that turns by less than
 # the tolerance in a step has settled.
 STEPS = 300

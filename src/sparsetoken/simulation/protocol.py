@@ -16,9 +16,9 @@ from sparsetoken.learning.readout import Readout, fit_readout
 from sparsetoken.learning.separability import separability
 from sparsetoken.learning.stages import first_step, query_step
 from sparsetoken.losses import get_loss
+from sparsetoken.simulation.draws import DRAWS, ClassifierDraws, orthogonal
 from sparsetoken.simulation.geometry import Geometry
 from sparsetoken.simulation.reduced import BLOCK_ENTRIES, QueryState, reduced_query
-from sparsetoken.simulation.samplers import SAMPLERS, ClassifierSampler, orthogonal
 from sparsetoken.simulation.sampling import sample
 from sparsetoken.task import Query, Task, Training
 
@@ -40,14 +40,14 @@ class Protocol:
     check_separable: bool = True
 
     @property
-    def head(self) -> tuple[Task, Training, int, ClassifierSampler]:
-        """Task, training, dimension and the classifier's sampler, to unpack."""
-        return self.task, self.training, self.dimension, SAMPLERS[self.classifier]
+    def head(self) -> tuple[Task, Training, int, ClassifierDraws]:
+        """Task, training, dimension and the classifier's draws, to unpack."""
+        return self.task, self.training, self.dimension, DRAWS[self.classifier]
 
     @property
     def reuses(self) -> bool:
         """Whether the readout trains on samples that a query was learnt from."""
-        learns = SAMPLERS[self.classifier].takes_query and self.query is None
+        learns = DRAWS[self.classifier].takes_query and self.query is None
         return learns and self.training.reuse
 
 
@@ -68,36 +68,36 @@ class Trained:
 
 def train_reduced(protocol: Protocol, rng: np.random.Generator) -> Trained:
     """Draw a trained classifier by the reduced sampler."""
-    task, training, dimension, sampler = protocol.head
+    task, training, dimension, draws = protocol.head
     state, query = None, None
     count = _count(training.alpha1, dimension)
     if protocol.reuses:
-        state, *drawn = sampler.reused(task, training, count, dimension, rng, protocol.dtype)
+        state, *drawn = draws.reused(task, training, count, dimension, rng, protocol.dtype)
         query = _seen(state, training)
     else:
-        if sampler.takes_query:
+        if draws.takes_query:
             if protocol.query is not None:
                 state = _given(protocol.query, training)
             else:
                 first = _count(training.alpha0, dimension)
                 state = reduced_query(task, training, first, dimension, rng)
             query = _seen(state, training)
-        drawn = list(sampler.reduced(task, query, count, dimension, rng, protocol.dtype))
+        drawn = list(draws.reduced(task, query, count, dimension, rng, protocol.dtype))
     readout, separable = _fit(protocol, *drawn)
-    geometry = sampler.reduced_geometry(readout, task, query)
+    geometry = draws.reduced_geometry(readout, task, query)
     return Trained(state, readout, geometry, geometry.fresh_error, separable)
 
 
 def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
     """Draw the sequences, and train on them."""
-    task, training, dimension, sampler = protocol.head
+    task, training, dimension, draws = protocol.head
     signal = rng.standard_normal(dimension)
     signal /= np.linalg.norm(signal)
     state, vector, query, first = None, None, None, None
-    if sampler.takes_query and protocol.query is not None:
+    if draws.takes_query and protocol.query is not None:
         state = _given(protocol.query, training)
         vector = state.norm * _with_cosine(signal, state.alignment, rng)
-    elif sampler.takes_query:
+    elif draws.takes_query:
         first = sample(
             task, _count(training.alpha0, dimension), dimension=dimension, rng=rng, signal=signal
         )
@@ -115,22 +115,23 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
         second = sample(
             task, _count(training.alpha1, dimension), dimension=dimension, rng=rng, signal=signal
         )
-    mapped = sampler.features(second.X, vector, training.inverse_temperature)
+    mapped = draws.features(second.X, vector, training.inverse_temperature)
     readout, separable = _fit(protocol, mapped.astype(protocol.dtype, copy=False), second.y)
 
     def fresh_error(at: Task, count: int, rng: np.random.Generator) -> float:
         wrong, size = 0, max(1, BLOCK_ENTRIES // (at.length * dimension))
         for start in range(0, count, size):
             test = sample(at, min(size, count - start), dimension=dimension, rng=rng, signal=signal)
-            seen = sampler.features(test.X, vector, training.inverse_temperature)
+            seen = draws.features(test.X, vector, training.inverse_temperature)
             predicted = np.where(seen @ readout.weights + readout.bias > 0, 1, -1)
             wrong += int(np.sum(predicted != test.y))
         return wrong / count
 
-    geometry = sampler.plain_geometry(readout, task, signal, vector, query)
+    geometry = draws.plain_geometry(readout, task, signal, vector, query)
     return Trained(state, readout, geometry, fresh_error, separable)
 
 
+# A way to train for each of `SAMPLERS`.
 WAYS: dict[str, Callable[[Protocol, np.random.Generator], Trained]] = {
     "reduced": train_reduced,
     "plain": train_plain,

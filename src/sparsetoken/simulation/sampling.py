@@ -14,6 +14,7 @@ from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 
 __all__ = [
+    "SAMPLERS",
     "Sample",
     "first_places",
     "rows_by_count",
@@ -22,6 +23,9 @@ __all__ = [
     "sample_labels",
     "sample_positions",
 ]
+
+# How data of the same law are drawn everywhere: as few numbers, or as whole sequences.
+SAMPLERS = ("reduced", "plain")
 
 
 class Sample(NamedTuple):

@@ -14,10 +14,11 @@ from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.numerics.memory import require_memory
 from sparsetoken.numerics.threads import one_thread, thread_pools
 from sparsetoken.records import UNCERTAINTY, Record
+from sparsetoken.simulation.draws import DRAWS
 from sparsetoken.simulation.measures import METRICS
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
 from sparsetoken.simulation.random_streams import stream
-from sparsetoken.simulation.samplers import SAMPLERS
+from sparsetoken.simulation.sampling import SAMPLERS
 from sparsetoken.task import Query, Task, Training, check_reuse
 from sparsetoken.uncertainty import mean_and_error
 from sparsetoken.validation import ParameterError
@@ -272,7 +273,7 @@ def run_trial(
     trial : int >= 0
         Number of the trial. Its random stream depends on (seed, settings, trial) alone.
     classifier : str
-        "attention", "pooled", "vectorised", or another entry of `simulation.samplers.SAMPLERS`.
+        "attention", "pooled", "vectorised", or another entry of `simulation.draws.DRAWS`.
     query : Query, optional
         A query for attention instead of the one that stages 1 to 3 learn; without reuse.
     sampler : "reduced" or "plain"
@@ -522,8 +523,8 @@ def _check(
     validation.integer("trial", trial, low=0)
     validation.integer("seed", seed, low=0)
     validation.integer("fresh_test", fresh_test, low=0, high=10**9)
-    drawn = SAMPLERS[validation.choice("classifier", classifier, SAMPLERS)]
-    validation.choice("sampler", sampler, WAYS)
+    drawn = DRAWS[validation.choice("classifier", classifier, DRAWS)]
+    validation.choice("sampler", sampler, SAMPLERS)
     validation.choice("dtype", dtype, ("float64", "float32"))
     if query is not None and not drawn.takes_query:
         raise ParameterError("query", query, f"None: a {classifier} classifier has no query")
@@ -542,7 +543,7 @@ def _check_usage(
     metrics: Sequence[str],
     fresh_test: int,
 ) -> None:
-    takes_query = SAMPLERS[classifier].takes_query
+    takes_query = DRAWS[classifier].takes_query
     validation.instance("recalibrate", recalibrate, bool)
     for name in metrics:
         validation.choice("metrics", name, METRICS)
@@ -564,6 +565,6 @@ def _require_memory(
 ) -> None:
     """Raise a MemoryError before any work if the features alone are larger than the memory."""
     samples = round(training.alpha1 * dimension)
-    columns = SAMPLERS[classifier].columns(task, dimension)
+    columns = DRAWS[classifier].columns(task, dimension)
     needed = samples * min(samples, columns) * np.dtype(dtype).itemsize
     require_memory(f"dimension = {dimension}, for the features,", needed)

@@ -50,9 +50,9 @@ def _fields_of(kind: type, settings: Mapping[str, Any], prefix: str = "") -> dic
 
 def _attends(settings: Mapping[str, Any]) -> bool:
     """Tell whether the classifier has a query and a softmax; what is said of them is for those."""
-    from sparsetoken.simulation.samplers import SAMPLERS
+    from sparsetoken.simulation.draws import DRAWS
 
-    return SAMPLERS[settings["classifier"]].takes_query
+    return DRAWS[settings["classifier"]].takes_query
 
 
 def _usage(settings: Mapping[str, Any]) -> dict[str, Any]:

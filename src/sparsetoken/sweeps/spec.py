@@ -171,9 +171,9 @@ else:
 
 def _classifier(value: Any) -> str:
     # Imported here, so that a study can be looked at without loading NumPy.
-    from sparsetoken.simulation.samplers import SAMPLERS
+    from sparsetoken.simulation.draws import DRAWS
 
-    return validation.choice("classifiers", value, SAMPLERS)
+    return validation.choice("classifiers", value, DRAWS)
 
 
 def _metric(value: Any) -> str:
@@ -375,10 +375,10 @@ class Study(_Strict):
         """Look for cells that would reuse the samples of a query that is given."""
         if self.query is None or not any(self.axes["training.reuse"]):
             return
-        from sparsetoken.simulation.samplers import SAMPLERS
+        from sparsetoken.simulation.draws import DRAWS
 
         for number, values in self._grid.combinations(["reuse", "classifier"]):
-            given = self.query if SAMPLERS[values["classifier"]].takes_query else None
+            given = self.query if DRAWS[values["classifier"]].takes_query else None
             try:
                 check_reuse(values["reuse"], given)
             except ParameterError as error:

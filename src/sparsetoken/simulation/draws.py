@@ -1,8 +1,8 @@
 """How each classifier's training data are drawn, and what its readout does to fresh data.
 
-`SAMPLERS` has one entry for a classifier; everything else in the package that names classifiers
+`DRAWS` has one entry for a classifier; everything else in the package that names classifiers
 takes the names from there. A new one needs an entry here and one in `theory.laws.LAWS`
-(docs/extending.md).
+(docs/extending-classifiers.md).
 """
 
 import math
@@ -14,9 +14,7 @@ from numpy.typing import DTypeLike
 
 from sparsetoken.arrays import Array
 from sparsetoken.extensions import extensible
-from sparsetoken.learning.features import (
-    features,
-)
+from sparsetoken.learning.features import features
 from sparsetoken.learning.readout import Readout
 from sparsetoken.simulation.geometry import (
     AttentionGeometry,
@@ -34,13 +32,13 @@ from sparsetoken.simulation.reused import reduced_reused
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.validation import ParameterError
 
-__all__ = ["SAMPLERS", "ClassifierSampler", "orthogonal"]
+__all__ = ["DRAWS", "ClassifierDraws", "orthogonal"]
 
 
-class ClassifierSampler(ABC):
-    """Draws of one classifier, in two ways with the same law.
+class ClassifierDraws(ABC):
+    """Draws of one classifier, by both samplers, with the same law.
 
-    "Reduced" draws features in a frame of few numbers, "plain" maps whole sequences. `query` is
+    "reduced" draws features in a frame of few numbers, "plain" maps whole sequences. `query` is
     None for a classifier that takes none.
 
     Attributes
@@ -98,7 +96,7 @@ class ClassifierSampler(ABC):
         """Return what a readout of `features` does to fresh data with that signal (d,)."""
 
 
-class _Linear(ClassifierSampler):
+class _Linear(ClassifierDraws):
     """A classifier without a query, known by the readout's coordinates along the signal.
 
     Parameters
@@ -164,7 +162,7 @@ def _pooled_geometry(on_signal: Array, norm: float, bias: float) -> Geometry:
     return PooledGeometry(float(on_signal[0]), norm, bias)
 
 
-class _Attention(ClassifierSampler):
+class _Attention(ClassifierDraws):
     takes_query = True
 
     def reduced(
@@ -226,12 +224,12 @@ class _Attention(ClassifierSampler):
         return AttentionGeometry(gamma, query.sharpness, on_query, on_rest, _across(w, unit), bias)
 
 
-SAMPLERS: dict[str, ClassifierSampler] = {
+DRAWS: dict[str, ClassifierDraws] = {
     "attention": _Attention(),
     "pooled": _Linear("pooled", reduced_pooled, _pooled_geometry, every_token=False),
     "vectorised": _Linear("vectorised", reduced_vectorised, VectorisedGeometry, every_token=True),
 }
-extensible(__name__, SAMPLERS)
+extensible(__name__, DRAWS)
 
 
 def orthogonal(signal: Array, vector: Array) -> Array:
