@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from sparsetoken import Task, Training, align, get_loss, loss_names, sample
 from sparsetoken.learning.stages import first_step, query_step
+from sparsetoken.theory.alignment import with_sharpness
 
 
 @pytest.mark.parametrize("name", loss_names())
@@ -124,6 +125,24 @@ def test_without_a_signal_the_query_has_no_direction() -> None:
     assert found.readout_cosine == 0
     assert found.rate_constant == np.inf
     assert not found.anti_aligned
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 5.0])
+def test_the_query_step_of_a_sharpness_gives_it(sharpness: float) -> None:
+    task, training = Task(10, 1, 4.0), Training(4.0, 1.0, query_step=7.0, inverse_temperature=0.5)
+    found = with_sharpness(task, training, sharpness)
+    assert align(task, found).sharpness == pytest.approx(sharpness, rel=1e-12)
+    assert found.replace(query_step=7.0) == training
+
+
+def test_a_sharpness_out_of_reach_has_the_nearest_query_step() -> None:
+    training = Training(4.0, 1.0, query_step=7.0)
+    assert with_sharpness(Task(10, 1, 4.0), training, 1e12).query_step == 1e6
+    assert with_sharpness(Task(10, 1, 4.0), training, 0.0).query_step == 1e-9
+    # Each sample's own weight takes its margin beyond where the hinge ends: the query stays 0.
+    still = Training(1e-6, 1.0, loss="hinge", readout_step=10.0, query_step=7.0)
+    assert align(Task(10, 1, 4.0), still).query_norm == 0
+    assert with_sharpness(Task(10, 1, 4.0), still, 2.0).query_step == 1
 
 
 def test_square_loss_in_closed_form() -> None:

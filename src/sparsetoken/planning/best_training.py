@@ -11,7 +11,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.crossing import least_enough
 from sparsetoken.task import Task, Training
-from sparsetoken.theory.alignment import learnt_alignment
+from sparsetoken.theory.alignment import learnt_alignment, with_sharpness
 from sparsetoken.theory.prediction import Prediction, Predictor
 from sparsetoken.theory.usage import Usage
 
@@ -72,7 +72,6 @@ _SMALLEST_RATIO, LARGEST_RATIO = 1e-3, 2048.0
 # Turns between the number of samples and the settings, and the logarithm that ends them early.
 _TURNS = 4
 _SETTLED = 0.3
-_QUERY_STEPS = (1e-9, 1e6)
 
 
 @dataclass(frozen=True)
@@ -110,12 +109,8 @@ class VariedTraining:
             ridge=self.ridge,
             readout_step=self.readout_step,
             bias_step=self.bias_step,
-            query_step=1.0,
         )
-        unit = learnt_alignment(task, made).sharpness
-        if unit == 0:
-            return made
-        return made.replace(query_step=float(np.clip(self.sharpness / unit, *_QUERY_STEPS)))
+        return with_sharpness(task, made, self.sharpness)
 
 
 def _split(candidate: VariedTraining) -> dict[str, Any]:

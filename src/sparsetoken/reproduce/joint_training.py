@@ -10,13 +10,13 @@ from scipy.optimize import minimize_scalar
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.reproduce.claim import Settings, Table
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.kinds import floor_error, prediction
 from sparsetoken.reproduce.measurement import Measurement, measures
 from sparsetoken.simulation.descent import descent_trial
 from sparsetoken.simulation.joint import joint_trial
 from sparsetoken.simulation.trials import run_trial
 from sparsetoken.task import Query, Step, Task, Training
+from sparsetoken.theory.alignment import with_sharpness
 from sparsetoken.theory.descent import descend, glance
 from sparsetoken.theory.prediction import predict
 

@@ -15,10 +15,20 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
 from sparsetoken.task import Query, Task, Training
 
-__all__ = ["Alignment", "QueryStep", "align", "balanced_bias_step", "learnt_alignment"]
+__all__ = [
+    "Alignment",
+    "QueryStep",
+    "align",
+    "balanced_bias_step",
+    "learnt_alignment",
+    "with_sharpness",
+]
 
 # Steps that are tried as cures: from so small that they change nothing to absurdly large.
 _STEPS = np.geomspace(1e-6, 1e6, 37)
+
+# The least and the largest query step of a `Training`.
+_QUERY_STEPS = (1e-9, 1e6)
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,19 @@ def learnt_alignment(task: Task, training: Training) -> Alignment:
         rate_constant=_rate_constant(task, training),
         anti_aligned=cosine < 0,
     )
+
+
+def with_sharpness(task: Task, training: Training, sharpness: float) -> Training:
+    """Return the training with the query step that makes the learnt query's β‖q‖ the sharpness.
+
+    Or with the nearest step that a training may have. A step changes nothing of a query of length
+    0: it is 1 then.
+    """
+    unit = training.replace(query_step=1.0)
+    found = learnt_alignment(task, unit).sharpness
+    if found == 0:
+        return unit
+    return unit.replace(query_step=float(np.clip(sharpness / found, *_QUERY_STEPS)))
 
 
 def _turned(task: Task, training: Training, **steps: float) -> bool:

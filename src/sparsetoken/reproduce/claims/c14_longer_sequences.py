@@ -17,19 +17,13 @@ from sparsetoken.reproduce.kinds import compared
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes, line_over_dots
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.alignment import align
+from sparsetoken.theory.alignment import with_sharpness
 
-__all__ = ["CLAIM", "with_sharpness"]
+__all__ = ["CLAIM"]
 
 TASK = {"informative": 1, "strength": 5.0, "positive_rate": 0.5}
 COMMON = {**TASK, "sharpness": 2.0, "ridge": 1e-3, "failed": 0.25}
 CLASSIFIERS = ("pooled", "attention")
-
-
-def with_sharpness(task: Task, training: Training, sharpness: float) -> Training:
-    """Return the training with the query step that gives a predicted sharpness β‖q‖."""
-    unit = training.replace(query_step=1.0)
-    return training.replace(query_step=sharpness / align(task, unit).sharpness)
 
 
 def measurements(settings: Settings) -> list[Measurement]:

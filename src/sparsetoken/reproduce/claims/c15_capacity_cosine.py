@@ -14,13 +14,12 @@ from sparsetoken.plotting import (
 from sparsetoken.plotting.style import SERIES
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.claims.c11_capacity import transition
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import decide, within
 from sparsetoken.reproduce.kinds import capacity, trained_capacity_trial
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.alignment import align
+from sparsetoken.theory.alignment import align, with_sharpness
 
 __all__ = ["CLAIM"]
 

@@ -4,13 +4,12 @@ import numpy as np
 
 from sparsetoken.plotting import COLOURS, caption, new_figure
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import AGREES, Condition, agreement, decide, within
 from sparsetoken.reproduce.kinds import alignment, at_two_sizes, prediction, query_trial
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import grid, label_axes
 from sparsetoken.task import Task, Training
-from sparsetoken.theory.alignment import balanced_bias_step
+from sparsetoken.theory.alignment import balanced_bias_step, with_sharpness
 
 __all__ = ["CLAIM"]
 

@@ -5,12 +5,12 @@ import numpy as np
 from sparsetoken.plotting import COLOURS, Look, caption, draw_boundary, new_figure, shared_legend
 from sparsetoken.plotting.style import SERIES
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import AGREES, agreement, decide, within
 from sparsetoken.reproduce.kinds import at_two_sizes, floor_error, prediction, trial
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes
 from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import with_sharpness
 
 __all__ = ["CLAIM"]
 

@@ -14,7 +14,6 @@ from sparsetoken.plotting import (
 )
 from sparsetoken.plotting.style import SERIES
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import Condition, against_theory, decide, within
 from sparsetoken.reproduce.kinds import prediction
 from sparsetoken.reproduce.measurement import Measurement, as_argument, measures
@@ -23,7 +22,7 @@ from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.reduced import reduced_query
 from sparsetoken.simulation.trials import run_trial
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.alignment import align
+from sparsetoken.theory.alignment import align, with_sharpness
 from sparsetoken.theory.prediction import predict
 from sparsetoken.uncertainty import error_of_difference
 

@@ -10,12 +10,12 @@ from sparsetoken.plotting import (
     shared_legend,
 )
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import AGREES, agreement, decide, within
 from sparsetoken.reproduce.kinds import at_two_sizes, least_error, prediction, trial
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes, line_over_dots
 from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import with_sharpness
 
 __all__ = ["CLAIM"]
 

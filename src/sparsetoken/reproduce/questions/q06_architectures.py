@@ -4,13 +4,13 @@ import numpy as np
 
 from sparsetoken.plotting import COLOURS, Look, caption, draw_boundary, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import Condition, decide, ratio_of, within
 from sparsetoken.reproduce.kinds import prediction
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.networks import NETWORKS, network_trial
 from sparsetoken.reproduce.panels import label_axes
 from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import with_sharpness
 
 __all__ = ["CLAIM"]
 

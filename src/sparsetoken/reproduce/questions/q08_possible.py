@@ -5,12 +5,12 @@ from matplotlib.colors import LogNorm
 
 from sparsetoken.plotting import COLOURS, caption, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import decide, within
 from sparsetoken.reproduce.kinds import floor_error, prediction
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import grid, label_axes
 from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import with_sharpness
 
 __all__ = ["CLAIM"]
 

@@ -11,13 +11,13 @@ from sparsetoken.plotting import (
     shared_legend,
 )
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
-from sparsetoken.reproduce.claims.c14_longer_sequences import with_sharpness
 from sparsetoken.reproduce.evidence import Condition, decide, ratio_of, within
 from sparsetoken.reproduce.kinds import prediction
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes
 from sparsetoken.reproduce.plain_data import plain_trial
 from sparsetoken.task import Task, Training
+from sparsetoken.theory.alignment import with_sharpness
 
 __all__ = ["CLAIM"]
 
