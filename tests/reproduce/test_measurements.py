@@ -117,16 +117,18 @@ def test_separated_data_count_even_if_their_margin_is_not_found_to_the_last_digi
     assert found["train_loss"] == 0
 
 
-def test_a_strength_at_fixed_sharpness_is_at_least_the_best() -> None:
+def test_a_strength_at_fixed_sharpness_is_at_least_the_best_and_known_as_well() -> None:
     task = Task(30, 1, 1.0, 0.5)
     best, fixed = (
-        compute_measurement(one)["strength"]
+        compute_measurement(one)
         for one in (
             strength.ask(task, 0.05, "elementwise", "tanh"),
             strength.ask(task, 0.05, "elementwise", "tanh", 3.0),
         )
     )
-    assert fixed > best
+    assert fixed["strength"] > best["strength"]
+    assert fixed["sharpness"] == 3.0
+    assert fixed["strength_uncertainty"] < 1e-3 * fixed["strength"]
 
 
 def test_unknown_work_is_refused() -> None:

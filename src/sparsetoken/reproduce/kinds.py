@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
 from sparsetoken.arrays import Array
@@ -126,26 +125,9 @@ def strength(
     sharpness: float | None = None,
 ) -> dict[str, Any]:
     """Compute theory of the least strength for an error, at the best or at a given sharpness."""
-    if sharpness is None:
-        return required_strength(
-            task, error=error, classifier=classifier, nonlinearity=nonlinearity
-        ).to_dict()
-
-    def at(log_strength: float) -> Oracle:
-        known = task.replace(strength=math.exp(log_strength))
-        return oracle(known, classifier=classifier, nonlinearity=nonlinearity, sharpness=sharpness)
-
-    low, high = 0.0, 1.0
-    while at(high).test_error > error:
-        low, high = high, high + 1
-    root = brentq(lambda value: at(value).test_error - error, low, high, xtol=1e-3)
-    step = 0.02
-    slope = (at(root + step).test_error - at(root - step).test_error) / (2 * step)
-    value = math.exp(root)
-    return {
-        "strength": value,
-        "strength_uncertainty": value * (at(root).uncertainty / abs(slope) + 1e-3),
-    }
+    return required_strength(
+        task, error=error, classifier=classifier, nonlinearity=nonlinearity, sharpness=sharpness
+    ).to_dict()
 
 
 @measures("simulation", shown=("classifier", "dimension"))
