@@ -137,6 +137,9 @@ def test_unknown_work_is_refused() -> None:
     asked = counted_error.ask(Task(20, 2, 1.0, 0.4), 0.05, "bayes", samples=100, trials=2)
     with pytest.raises(ParameterError, match="R = 1"):
         compute_measurement(asked)
+    asked = counted_error.ask(Task(20, 1, 1.0, 0.4), 0.05, "vectorised", samples=100, trials=2)
+    with pytest.raises(ParameterError, match="'bayes', 'pooled'"):
+        compute_measurement(asked)
 
 
 def test_a_table_selects_orders_and_lists() -> None:

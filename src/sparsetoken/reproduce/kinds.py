@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.reproduce.claim import Settings
 from sparsetoken.reproduce.measurement import Kind, Measurement, as_argument, measures
@@ -308,7 +309,7 @@ def _count(
     task: Task, classifier: str, rule: Oracle, samples: int, rng: np.random.Generator
 ) -> int:
     positive = round(samples * task.positive_rate)
-    threshold = _threshold(task, classifier, rule)
+    score, threshold = _COUNTED[validation.choice("classifier", classifier, _COUNTED)](task, rule)
     wrong = 0
     for shift, count in ((task.strength, positive), (0.0, samples - positive)):
         left = count
@@ -316,31 +317,46 @@ def _count(
             size = min(left, max(1, BLOCK_ENTRIES // task.length))
             tokens = rng.standard_normal((size, task.length))
             tokens[:, : task.fixed_informative] += shift
-            above = _score(tokens, task, classifier, rule) > threshold
-            wrong += int(np.sum(above != (shift > 0)))
+            wrong += int(np.sum((score(tokens) > threshold) != (shift > 0)))
             left -= size
     return wrong
 
 
-def _score(tokens: Array, task: Task, classifier: str, rule: Oracle) -> Array:
-    """Return the score of each row of projections ⟨X_l, ξ⟩ (docs/theory.md, section 2)."""
-    if classifier == "pooled":
-        return np.asarray(tokens.sum(axis=1) / math.sqrt(task.length))
-    if classifier == "attention":
-        weights = softmax(rule.sharpness * tokens, axis=1)
-        return np.asarray((weights * tokens).sum(axis=1))
-    if classifier == "bayes" and task.informative == 1:
+# The score of each row of projections ⟨X_l, ξ⟩, and the threshold of least error for it
+# (docs/theory.md, section 2).
+_Scoring = tuple[Callable[[Array], Array], float]
+
+
+def _pooled(task: Task, rule: Oracle) -> _Scoring:  # noqa: ARG001
+    root = math.sqrt(task.length)
+    shift = task.strength * task.fixed_informative / root
+    return lambda tokens: tokens.sum(axis=1) / root, shift / 2 + _log_odds(task) / shift
+
+
+def _attention(task: Task, rule: Oracle) -> _Scoring:  # noqa: ARG001
+    def score(tokens: Array) -> Array:
+        return np.asarray((softmax(rule.sharpness * tokens, axis=1) * tokens).sum(axis=1))
+
+    return score, float(rule.threshold)
+
+
+def _bayes(task: Task, rule: Oracle) -> _Scoring:  # noqa: ARG001
+    if task.informative != 1:
+        raise ParameterError("informative", task.informative, "R = 1 for 'bayes'")
+
+    def score(tokens: Array) -> Array:
         exponent = task.strength * tokens - task.strength**2 / 2
         return np.asarray(logsumexp(exponent, axis=1) - math.log(task.length))
-    raise ParameterError("classifier", classifier, "'pooled', 'attention', or 'bayes' with R = 1")
+
+    return score, _log_odds(task)
 
 
-def _threshold(task: Task, classifier: str, rule: Oracle) -> float:
-    """Return the least-error threshold, in the units of `_score`."""
-    odds = math.log((1 - task.positive_rate) / task.positive_rate)
-    if classifier == "bayes":
-        return odds
-    if classifier == "pooled":
-        shift = task.strength * task.fixed_informative / math.sqrt(task.length)
-        return shift / 2 + odds / shift
-    return float(rule.threshold)
+def _log_odds(task: Task) -> float:
+    return math.log((1 - task.positive_rate) / task.positive_rate)
+
+
+_COUNTED: dict[str, Callable[[Task, Oracle], _Scoring]] = {
+    "pooled": _pooled,
+    "attention": _attention,
+    "bayes": _bayes,
+}
