@@ -41,6 +41,7 @@ from sparsetoken import (
 )
 from sparsetoken.plotting import new_figure, save_figure, styled
 from sparsetoken.plotting.style import SERIES
+from sparsetoken.records import METRICS, RANKING
 from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.reduced import (
     reduced_attention,
@@ -48,7 +49,6 @@ from sparsetoken.simulation.reduced import (
     reduced_query,
     reduced_vectorised,
 )
-from sparsetoken.theory.prediction import METRICS, RANKING
 
 TRIALS = {250: 40, 500: 20, 1000: 8, 2000: 4}
 LOSSES = ("logistic", "square", "hinge", "squared_hinge")

@@ -14,6 +14,10 @@ from typing import Any, Generic, TypeVar, overload
 from sparsetoken.validation import ParameterError
 
 __all__ = [
+    "FEW_POSITIVES",
+    "LOCALISATION",
+    "METRICS",
+    "RANKING",
     "UNCERTAINTY",
     "Curve",
     "Record",
@@ -28,6 +32,14 @@ __all__ = [
 ]
 
 UNCERTAINTY = "_uncertainty"
+
+# Quantities that predictions and trials have on request: of all classifiers, and of a query.
+RANKING = ("auc", "average_precision", "balanced_error")
+LOCALISATION = ("attended_mass", "hit_rate")
+METRICS = (*RANKING, *LOCALISATION)
+
+# Where positives are rarer, the error says little, and results show the AUC as well.
+FEW_POSITIVES = 0.2
 
 # Numbers below 10 to minus this are shown with an exponent.
 _SMALL = 5

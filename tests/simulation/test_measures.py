@@ -7,9 +7,10 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from sparsetoken import ParameterError, Query, Task, Training, predict, run_trial, simulate
+from sparsetoken.records import METRICS
 from sparsetoken.simulation.draws import DRAWS
 from sparsetoken.simulation.geometry import AttentionGeometry, PooledGeometry, VectorisedGeometry
-from sparsetoken.simulation.measures import METRICS, ScorePoints
+from sparsetoken.simulation.measures import ScorePoints
 
 TASK = Task(length=8, informative=2, strength=3.0, positive_rate=0.1)
 TRAINING = Training(alpha0=4, alpha1=3, ridge=0.05)

@@ -23,7 +23,7 @@ from sparsetoken.cli.options import (
     workers_option,
 )
 from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written
-from sparsetoken.records import measured, with_error
+from sparsetoken.records import METRICS, measured, with_error
 
 if TYPE_CHECKING:
     from sparsetoken.simulation.trials import Simulation
@@ -139,7 +139,7 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
 
 def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
     """Return theory's values with their numerical errors, by the names of a trial's fields."""
-    from sparsetoken.theory.prediction import METRICS, known_metrics, predict
+    from sparsetoken.theory.prediction import known_metrics, predict
 
     prediction = predict(
         result.task,

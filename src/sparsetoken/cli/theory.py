@@ -35,7 +35,7 @@ from sparsetoken.cli.output import (
     refuse_unread,
     tracked,
 )
-from sparsetoken.records import Curve, Record
+from sparsetoken.records import METRICS, Curve, Record
 from sparsetoken.task import Query, Task, Training, check_matters, vary
 from sparsetoken.validation import ParameterError
 
@@ -98,7 +98,7 @@ _NOT_IN_CURVES = (
 @json_option
 def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **options: Any) -> None:
     """Predict test error, training loss and training error after training."""
-    from sparsetoken.theory.prediction import METRICS, curve, prediction_fields
+    from sparsetoken.theory.prediction import curve, prediction_fields
     from sparsetoken.theory.prediction import predict as predict_once
 
     task, training, query = read_task(options), read_training(options), read_query(options)

@@ -23,15 +23,13 @@ from sparsetoken.estimators.sequences import Sequences, as_sequences
 from sparsetoken.estimators.token_evidence import draw_attention, explain
 from sparsetoken.estimators.tokenwise import TokenWise
 from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
-from sparsetoken.records import preformatted, to_frame
+from sparsetoken.records import FEW_POSITIVES, preformatted, to_frame
 from sparsetoken.uncertainty import standard_error
 from sparsetoken.validation import ParameterError, integer
 
 __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference", "compare"]
 
 EXAMPLES_SHOWN = 12
-# A class rarer than this makes accuracy say little: ranking is scored instead.
-RARE = 0.2
 # scikit-learn takes seeds of 32 bits; repeats of the folds count on from it.
 _LARGEST_SEED = 2**32 - 1 - MOST_REPEATS
 
@@ -436,7 +434,7 @@ def _scorers(scoring: Any, y: Array) -> dict[str, Scorer]:
     """Return the scores by name."""
     if scoring is None:
         rarest = np.unique(y, return_counts=True)[1].min() / len(y)
-        scoring = ["auc", "average_precision"] if rarest < RARE else ["accuracy"]
+        scoring = ["auc", "average_precision"] if rarest < FEW_POSITIVES else ["accuracy"]
     names = [scoring] if isinstance(scoring, str) else list(scoring)
     if not names:
         raise ParameterError("scoring", scoring, "at least one score")

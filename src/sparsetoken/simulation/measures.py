@@ -10,12 +10,11 @@ from scipy.special import ndtr
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.records import METRICS
 from sparsetoken.uncertainty import standard_error
 from sparsetoken.validation import ParameterError
 
-__all__ = ["METRICS", "ScorePoints"]
-
-METRICS = ("auc", "average_precision", "balanced_error", "attended_mass", "hit_rate")
+__all__ = ["ScorePoints"]
 
 # Spreads and rates of 0 are divided by as if they were this.
 _TINY = 1e-290

@@ -13,9 +13,8 @@ from sparsetoken.extensions import additions, make_known
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.numerics.memory import require_memory
 from sparsetoken.numerics.threads import one_thread, thread_pools
-from sparsetoken.records import UNCERTAINTY, Record
+from sparsetoken.records import FEW_POSITIVES, LOCALISATION, METRICS, UNCERTAINTY, Record
 from sparsetoken.simulation.draws import DRAWS
-from sparsetoken.simulation.measures import METRICS
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
 from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.sampling import SAMPLERS
@@ -24,9 +23,6 @@ from sparsetoken.uncertainty import mean_and_error
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulation", "Trial", "iterate_trials", "run_trial", "simulate"]
-
-# Where positives are rarer, the error says little, and the AUC is measured as well.
-FEW_POSITIVES = 0.2
 
 # Seconds that worker processes need to start and to import what a trial needs.
 START_OF_PROCESSES = 3.0
@@ -547,7 +543,7 @@ def _check_usage(
     validation.instance("recalibrate", recalibrate, bool)
     for name in metrics:
         validation.choice("metrics", name, METRICS)
-        if name in ("attended_mass", "hit_rate") and not takes_query:
+        if name in LOCALISATION and not takes_query:
             accepted = f"a quantity of scores: a {classifier} classifier has no query"
             raise ParameterError("metrics", name, accepted)
     if at_sharpness is not None:

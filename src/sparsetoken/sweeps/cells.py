@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from sparsetoken.records import LOCALISATION
 from sparsetoken.task import Query, Task, Training
 
 __all__ = ["THEORY_IGNORES", "Cell", "predict_cell", "read_cell", "simulate_trial"]
@@ -66,8 +67,6 @@ def _usage(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _metrics(settings: Mapping[str, Any]) -> list[str]:
     """Return the further quantities that were asked for and that the classifier has."""
-    from sparsetoken.theory.prediction import LOCALISATION
-
     asked = settings.get("metrics", "").split()
     return [name for name in asked if name not in LOCALISATION or _attends(settings)]
 

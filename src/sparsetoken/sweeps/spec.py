@@ -32,6 +32,7 @@ from sparsetoken import validation
 from sparsetoken.extensions import import_extensions
 from sparsetoken.informative import as_informative
 from sparsetoken.limits import MOST_BYTES, MOST_CELLS, MOST_TRIALS, MOST_VALUES
+from sparsetoken.records import METRICS
 from sparsetoken.sweeps.errors import StudyError
 from sparsetoken.sweeps.grid import Axis, Grid
 from sparsetoken.task import Query, Task, Training, check_reuse
@@ -177,8 +178,6 @@ def _classifier(value: Any) -> str:
 
 
 def _metric(value: Any) -> str:
-    from sparsetoken.theory.prediction import METRICS
-
     return validation.choice("metrics", value, METRICS)
 
 

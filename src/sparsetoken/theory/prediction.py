@@ -14,7 +14,15 @@ from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
-from sparsetoken.records import UNCERTAINTY, Curve, Record
+from sparsetoken.records import (
+    FEW_POSITIVES,
+    LOCALISATION,
+    METRICS,
+    RANKING,
+    UNCERTAINTY,
+    Curve,
+    Record,
+)
 from sparsetoken.task import Query, Task, Training, check_matters, check_reuse, vary
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.feature_law import FeatureLaw, score_law
@@ -42,9 +50,6 @@ __all__ = [
 
 # What a query to be learnt depends on, of a training, and nothing else does.
 LEARNING = ("alpha0", "readout_step", "bias_step", "query_step", "inverse_temperature")
-
-# Where positives are rarer, the error says little, and results show the AUC as well.
-_FEW_POSITIVES = 0.2
 
 # Points a class and replicate, as powers of two: where refining begins at a tolerance of 1e-4 and
 # at one of 1e-3 or more, where it ends, and how many powers fewer, but no more than these, do to
@@ -230,7 +235,7 @@ class Prediction(Ranked, Record):
         0.319
         """
         flat = super().to_dict()
-        if self.at.positive_rate >= _FEW_POSITIVES:
+        if self.at.positive_rate >= FEW_POSITIVES:
             return flat
         first = {name: flat.pop(name) for name in ("test_error", "test_error" + UNCERTAINTY)}
         return {**first, **self.metrics("auc"), **flat}
@@ -238,10 +243,6 @@ class Prediction(Ranked, Record):
 
 # Before a field of the task at test time, where that varies.
 _AT = "at_"
-
-RANKING = ("auc", "average_precision", "balanced_error")
-LOCALISATION = ("attended_mass", "hit_rate")
-METRICS = (*RANKING, *LOCALISATION)
 
 
 def known_metrics(prediction: Prediction, names: Iterable[str]) -> list[str]:
