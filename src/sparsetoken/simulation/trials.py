@@ -368,6 +368,8 @@ def _record(
     seconds: float,
 ) -> Trial:
     readout, state = outcome.readout, outcome.query
+    ended = readout.solution.to_dict()
+    del ended["steps"]  # a trial has no such column
     return Trial(
         trial=trial,
         alignment=state.alignment if state else None,
@@ -380,11 +382,8 @@ def _record(
         margin=readout.margin,
         readout_norm=float(np.linalg.norm(readout.weights)),
         bias=float(readout.bias),
-        residual=readout.solution.residual,
-        converged=readout.solution.converged,
-        status=readout.solution.status.name.lower(),
-        message=readout.solution.message,
         seconds=seconds,
+        **ended,
         **{"fresh_test_error": None, **found},  # type: ignore[arg-type]
     )
 
