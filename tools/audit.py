@@ -273,7 +273,7 @@ def theory_of(setting: Setting) -> dict[str, tuple[float, float]]:
     task, training = Task(**setting.task), Training(**setting.training)
     query = None if setting.query is None else Query(**setting.query)
     found = predict(task, training, classifier=setting.classifier, query=query, tolerance=1e-4)
-    record = {**found.to_dict(), **found.metrics("auc")}
+    record = found.to_dict("auc")
     if setting.classifier == "attention" and query is None:
         record |= align(task, training).to_dict()
     names = (

@@ -26,7 +26,7 @@ from sparsetoken.cli.output import check_writable, force_option, json_text, tell
 from sparsetoken.records import METRICS, measured, with_error
 
 if TYPE_CHECKING:
-    from sparsetoken.simulation.trials import Simulation
+    from sparsetoken.simulation.trials import Simulation, Trial
 
 __all__ = ["simulate"]
 
@@ -80,8 +80,11 @@ def simulate(
     """
     if csv_path is not None:
         check_writable(csv_path, _is_csv, force=force)
-    task, training = read_task(options), read_training(options)
-    settings = {
+    task = read_task(options)
+    problem = {
+        "task": task,
+        "training": read_training(options),
+        "dimension": dimension,
         "classifier": options["classifier"],
         "query": read_query(options),
         "at": read_at(options, task),
@@ -91,11 +94,12 @@ def simulate(
         "seed": options["seed"],
     }
     extra = {name: options[name] for name in ("dtype", "fresh_test", "metrics")}
-    result, interrupted = _run(
-        (task, training, dimension, trials), {"workers": workers, **settings, **extra}
-    )
-    if not result.trials:
+    found, interrupted = _run({**problem, **extra, "trials": trials, "workers": workers})
+    if not found:
         raise click.Abort
+    from sparsetoken.simulation.trials import Simulation
+
+    result = Simulation(**problem, trials=tuple(found))
     theory = _theory(result)
     if csv_path is not None:
         _write_csv(csv_path, result)
@@ -108,22 +112,19 @@ def simulate(
         raise SystemExit(130)
 
 
-def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["Simulation", bool]:
+def _run(options: dict[str, Any]) -> tuple[list["Trial"], bool]:
     """Run the trials under a progress bar; an interrupt keeps those that have finished."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from sparsetoken.simulation.trials import Simulation, iterate_trials
+    from sparsetoken.simulation.trials import iterate_trials
 
-    task, training, dimension, trials = problem
     found, interrupted = [], False
     columns = ("Trials", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("trials", total=trials)
+        bar = progress.add_task("trials", total=options["trials"])
         try:
-            for trial in iterate_trials(
-                task, training, dimension=dimension, trials=trials, **options
-            ):
+            for trial in iterate_trials(**options):
                 found.append(trial)
                 progress.advance(bar)
         except KeyboardInterrupt:
@@ -131,10 +132,7 @@ def _run(problem: tuple[Any, Any, int, int], options: dict[str, Any]) -> tuple["
         except MemoryError:
             advice = ": use --sampler reduced" if options["sampler"] == "plain" else ""
             raise click.UsageError(f"the trials do not fit into memory{advice}") from None
-    names = ("classifier", "query", "sampler", "at", "at_sharpness", "recalibrate", "seed")
-    kept = {name: options[name] for name in names}
-    ordered = tuple(sorted(found, key=lambda trial: trial.trial))
-    return Simulation(task, training, dimension, **kept, trials=ordered), interrupted
+    return found, interrupted
 
 
 def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
@@ -151,8 +149,8 @@ def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
         recalibrate=result.recalibrate,
     )
     asked = [name for name in METRICS if result.mean(name) is not None]
-    flat = {**prediction.to_dict(), **prediction.metrics(*known_metrics(prediction, asked))}
-    values = {name: entry for name, entry in measured(flat).items() if entry[0] is not None}
+    flat = measured(prediction.to_dict(*known_metrics(prediction, asked)))
+    values = {name: entry for name, entry in flat.items() if entry[0] is not None}
     if result.query is not None:  # what is given needs no comparison
         values = {
             name: entry for name, entry in values.items() if name not in result.query.to_dict()

@@ -141,9 +141,8 @@ class _Selected(Record):
     metrics: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        flat = self.prediction.to_dict()
-        first = {name: flat.pop(name) for name in list(flat) if name.startswith("test_error")}
-        return {**first, **self.prediction.metrics(*self.metrics), **flat}
+        flat: dict[str, Any] = self.prediction.to_dict(*self.metrics)
+        return flat
 
 
 # What is drawn in the curves of one prediction.

@@ -144,6 +144,11 @@ class Simulation(Record):
     at_sharpness: float | None = None
     recalibrate: bool = False
 
+    def __post_init__(self) -> None:
+        # Worker processes give them in any order.
+        ordered = tuple(sorted(self.trials, key=lambda trial: trial.trial))
+        object.__setattr__(self, "trials", ordered)
+
     def values(self, field: str) -> list[float]:
         """Return a field of every trial that has it, as numbers (True is 1).
 
@@ -479,25 +484,28 @@ def simulate(
     (True, 4)
     """
     found = []
-    usage: dict[str, Any] = {"at_sharpness": at_sharpness, "recalibrate": recalibrate}
-    settings = {"classifier": classifier, "query": query, "sampler": sampler, "at": at, **usage}
+    settings: dict[str, Any] = {
+        "classifier": classifier,
+        "query": query,
+        "sampler": sampler,
+        "at": at,
+        "at_sharpness": at_sharpness,
+        "recalibrate": recalibrate,
+        "seed": seed,
+    }
     for trial in iterate_trials(
         task,
         training,
         dimension=dimension,
         trials=trials,
         workers=workers,
-        seed=seed,
         **settings,
         **options,
     ):
         found.append(trial)
         if progress is not None:
             progress(len(found), trials)
-    ordered = tuple(sorted(found, key=lambda record: record.trial))
-    return Simulation(
-        task, training, dimension, classifier, query, sampler, at, seed, trials=ordered, **usage
-    )
+    return Simulation(task, training, dimension, **settings, trials=tuple(found))
 
 
 def _check(

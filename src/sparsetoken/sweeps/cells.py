@@ -105,7 +105,6 @@ def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
         at=at,
         **_usage(settings),
     )
-    asked = known_metrics(prediction, _metrics(settings))
-    found = {**prediction.to_dict(), **prediction.metrics(*asked)}
+    found = prediction.to_dict(*known_metrics(prediction, _metrics(settings)))
     found.pop("at_sharpness", None)  # a setting, not a result
     return found

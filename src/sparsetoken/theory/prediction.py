@@ -220,8 +220,13 @@ class Prediction(Ranked, Record):
             flat |= {name: getattr(source, name), name + UNCERTAINTY: bar}
         return flat
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *metrics: str) -> dict[str, Any]:
         """Return the values by name; with the AUC, where positives are rarer than 20 %.
+
+        Parameters
+        ----------
+        metrics : str
+            Names of `metrics` to return too, after the test error.
 
         Returns
         -------
@@ -233,12 +238,14 @@ class Prediction(Ranked, Record):
         >>> found = predict(Task(10, 1, 5.0), Training(4.0, 2.0), classifier="pooled")
         >>> round(found.to_dict()["test_error"], 3)
         0.319
+        >>> list(found.to_dict("auc"))[:4]
+        ['test_error', 'test_error_uncertainty', 'auc', 'auc_uncertainty']
         """
         flat = super().to_dict()
-        if self.at.positive_rate >= FEW_POSITIVES:
-            return flat
+        if self.at.positive_rate < FEW_POSITIVES:
+            metrics = (*metrics, "auc")
         first = {name: flat.pop(name) for name in ("test_error", "test_error" + UNCERTAINTY)}
-        return {**first, **self.metrics("auc"), **flat}
+        return {**first, **self.metrics(*metrics), **flat}
 
 
 # Before a field of the task at test time, where that varies.
