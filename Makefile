@@ -42,7 +42,7 @@ attack: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/attack.py
 
 package: $(VENV)/.installed-dev
-	$(BIN)/python tools/package.py
+	$(BIN)/python tools/package.py $(if $(ADDRESS),--address "$(ADDRESS)")
 
 # Theory against code that shares nothing with it, over random settings; at most an hour, resumable.
 audit: $(VENV)/.installed
