@@ -20,7 +20,8 @@ from sparsetoken import (
 )
 from sparsetoken.numerics.quadrature import normal_panels
 from sparsetoken.theory.laws import LAWS, ClassifierLaw
-from sparsetoken.theory.reuse import _rest_sums, _Tokens, reused_law
+from sparsetoken.theory.reuse import reused_law
+from sparsetoken.theory.token_law import TokenGroup, rest_sums
 
 TASK = Task(8, 1, 4.0)
 TRAINING = Training(2.0, 2.0, ridge=0.05, query_step=60.0, reuse=True)
@@ -277,7 +278,7 @@ def test_the_cost_does_not_grow_with_the_length() -> None:
 def test_sums_over_many_tokens_that_do_not_deviate_are_their_means() -> None:
     last, sharpness = np.array([1.2, 0.3, 2.0]), np.array([0.5, 1.0, 2.0])
     terms = ((1, 0), (1, 1), (2, 0), (0, 1))
-    found = _rest_sums(_Tokens(last[:, None], 30, np.zeros((3, len(terms)))), sharpness)
+    found = rest_sums(TokenGroup(last[:, None], 30, np.zeros((3, len(terms)))), sharpness, terms)
     for (power, degree), sums in zip(terms, found, strict=True):
         for t, kappa, value in zip(last, sharpness, sums, strict=True):
             nodes, weights = normal_panels(np.array([[t]]), 40)

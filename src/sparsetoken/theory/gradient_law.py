@@ -16,7 +16,7 @@ from sparsetoken.numerics.quadrature import normal_panels
 from sparsetoken.task import Task
 from sparsetoken.theory.feature_law import ScoreLaw
 from sparsetoken.theory.mixture import label_strata
-from sparsetoken.theory.token_law import TokenGroup, draw_tokens, rest_sums, truncated_moment
+from sparsetoken.theory.token_law import SUMS, TokenGroup, draw_tokens, rest_sums, truncated_moment
 
 __all__ = [
     "FrameReadout",
@@ -205,7 +205,7 @@ def _group_sums(group: TokenGroup, sharpness: float, offset: Array) -> dict[tupl
     if group.rest:
         last = group.values[:, -1]
         level = np.exp(sharpness * last + offset)
-        drawn = dict(zip(((1, 0), (1, 1), (2, 0)), rest_sums(group, sharpness), strict=True))
+        drawn = dict(zip(SUMS, rest_sums(group, sharpness), strict=True))
         for (power, degree), value in sums.items():
             rest = drawn.get((power, degree))
             if rest is None:

@@ -8,7 +8,7 @@ the law takes the same few numbers as without reuse, and four more, whatever the
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfcx, ndtr, ndtri, ndtri_exp
+from scipy.special import ndtri
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import get_loss
@@ -19,12 +19,18 @@ from sparsetoken.theory.alignment import QueryStep
 from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.mixture import Stratum, label_strata
 from sparsetoken.theory.replicates import REPLICATES
-from sparsetoken.theory.token_law import EXPLICIT
+from sparsetoken.theory.token_law import (
+    SUMS,
+    TokenGroup,
+    group_dimensions,
+    rest_sums,
+    token_groups,
+)
 
 __all__ = ["reused_law"]
 
-# Sums over the tokens that are not drawn one by one: Σ u^degree exp(power κu), as (power, degree).
-_TERMS = ((1, 0), (1, 1), (2, 0), (0, 1))
+# Sums over the tokens that are not drawn one by one: the softmax's, and that of the tokens alone.
+_TERMS = (*SUMS, (0, 1))
 
 # Points of two accuracies, for sequences of two lengths.
 _KEPT_BYTES = 2**26
@@ -198,39 +204,20 @@ class _Scores:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Tokens:
-    """A group of tokens: the largest (n, k) in falling order, how many more, normals for those."""
-
-    values: Array
-    rest: int
-    normals: Array
-
-
 @kept_on_path(_KEPT_BYTES)
-def _draw(part: Stratum, seed: tuple[int, ...]) -> tuple[Array, tuple[_Tokens, ...]]:
+def _draw(part: Stratum, seed: tuple[int, ...]) -> tuple[Array, tuple[TokenGroup, ...]]:
     """Draw the numbers beside the tokens (n, 4), all standard normal, and the tokens by group.
 
     The same for all settings of one length, and so kept for the next ones of a path.
     """
-    counts = part.counts
-    kept = [min(count, EXPLICIT) for count in counts]
-    rests = [count - few for count, few in zip(counts, kept, strict=True)]
-    sizes = [few + (len(_TERMS) if rest else 0) for few, rest in zip(kept, rests, strict=True)]
-    rng = np.random.default_rng((3, *seed))
-    uniforms = sobol_points(_BESIDE + sum(sizes), part.log2_points, rng)
-    beside, *columns = np.split(uniforms, np.cumsum([_BESIDE, *sizes])[:-1], axis=1)
-    groups = []
-    for column, count, few, rest in zip(columns, counts, kept, rests, strict=True):
-        # The largest of n uniforms, and each next one, is the one above times a power of a uniform.
-        powers = np.log(column[:, :few]) / (count - np.arange(few))
-        values = ndtri_exp(np.cumsum(powers, axis=1))
-        groups.append(_Tokens(values, rest, ndtri(column[:, few:])))
-    return ndtri(beside), tuple(groups)
+    dimensions = _BESIDE + group_dimensions(part.counts, terms=_TERMS)
+    uniforms = sobol_points(dimensions, part.log2_points, np.random.default_rng((3, *seed)))
+    beside, rest = np.split(uniforms, [_BESIDE], axis=1)
+    return ndtri(beside), token_groups(np.log(rest), part.counts, terms=_TERMS)
 
 
 def _softmax_sums(
-    groups: tuple[_Tokens, ...], sharpness: Array, shift: Array
+    groups: tuple[TokenGroup, ...], sharpness: Array, shift: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Return A, ⟨u, p⟩ and ‖p‖ for p = softmax(κu + shift on the first group), and Σ u."""
     shifts = (shift, np.zeros_like(shift))
@@ -249,7 +236,7 @@ def _softmax_sums(
         ]
         if group.rest:
             level = np.exp(sharpness * group.values[:, -1] + extra - peak)
-            rest = _rest_sums(group, sharpness)
+            rest = rest_sums(group, sharpness, _TERMS)
             sums = [
                 part + level**power * more
                 for part, more, (power, _) in zip(sums, rest, _TERMS, strict=True)
@@ -258,53 +245,3 @@ def _softmax_sums(
         first, square, free = first + sums[1], square + sums[2], free + sums[3]
     total = masses[0] + masses[1]
     return masses[0] / total, first / total, np.sqrt(square) / total, np.asarray(free)
-
-
-def _rest_sums(group: _Tokens, sharpness: Array) -> list[Array]:
-    """Return Σ u^m exp(jκ(u - t)) over the rest for (j, m) in `_TERMS`, t the smallest value kept.
-
-    They are normal with the exact means and covariances: E[exp(a(u - t)); u < t] = φ(t) m(a - t) with
-    Mills' ratio m(x) = √(π/2) erfcx(x/√2), and factors u come by differentiating in a.
-    """
-    t = group.values[:, -1]
-    density = np.exp(-0.5 * t**2) / (np.sqrt(2 * np.pi) * ndtr(t))
-
-    def moment(power: int, degree: int) -> Array:
-        a = power * sharpness
-        mills = np.sqrt(np.pi / 2) * erfcx((a - t) / np.sqrt(2))
-        factors = (mills, a * mills - 1, (1 + a**2) * mills - (a + t))
-        return np.asarray(density * factors[degree])
-
-    means = [moment(*term) for term in _TERMS]
-    count = len(_TERMS)
-    covariance = np.empty((count, count, len(t)))
-    for i, (power, degree) in enumerate(_TERMS):
-        for j, (other_power, other_degree) in enumerate(_TERMS[: i + 1]):
-            product = moment(power + other_power, degree + other_degree)
-            covariance[i, j] = covariance[j, i] = product - means[i] * means[j]
-            if i == j:
-                # A variance at the rounding level of its second moment is none.
-                covariance[i, i] = np.where(covariance[i, i] > 1e-12 * product, covariance[i, i], 0)
-    deviations = np.einsum("ijn,nj->in", _factor(covariance), group.normals)
-    sums = [
-        group.rest * mean + np.sqrt(group.rest) * deviation
-        for mean, deviation in zip(means, deviations, strict=True)
-    ]
-    return [
-        np.maximum(total, 0.0) if degree == 0 else total
-        for total, (_, degree) in zip(sums, _TERMS, strict=True)
-    ]
-
-
-def _factor(covariance: Array) -> Array:
-    """Return the Cholesky factors of many matrices (k, k, n); directions without variance get 0."""
-    size = len(covariance)
-    factor = np.zeros_like(covariance)
-    for j in range(size):
-        left = covariance[j, j] - (factor[j, :j] ** 2).sum(axis=0)
-        pivot = np.sqrt(np.where(left > 1e-10 * covariance[j, j], left, 0.0))
-        factor[j, j] = pivot
-        for i in range(j + 1, size):
-            value = covariance[i, j] - (factor[i, :j] * factor[j, :j]).sum(axis=0)
-            factor[i, j] = np.divide(value, pivot, out=np.zeros_like(value), where=pivot > 0)
-    return factor

@@ -10,6 +10,7 @@ points lie there, and weights make up for it; for rare events they reach far int
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -22,23 +23,29 @@ from sparsetoken.theory.replicates import REPLICATES
 
 __all__ = [
     "EXPLICIT",
+    "SUMS",
     "ExponentialSums",
     "Tail",
     "TokenGroup",
     "draw_tokens",
     "draw_weighted_tokens",
     "exponential_sums",
+    "group_dimensions",
     "hard_triple",
     "mean_given_sums",
     "rest_sums",
+    "token_groups",
     "truncated_moment",
 ]
 
 Tail = Literal["low", "high"]
 
+# Sums Σ u^degree exp(power κu) over tokens u, as (power, degree): those that the softmax needs.
+Terms = tuple[tuple[int, int], ...]
+SUMS: Terms = ((1, 0), (1, 1), (2, 0))
+
 # Tokens of a group that are drawn one by one.
 EXPLICIT = 32
-_NORMALS = 3
 
 # A variance at the rounding level of its second moment is none, and neither is what another variable
 # leaves of one at that of two subtractions.
@@ -59,8 +66,8 @@ class TokenGroup:
         The k largest tokens, in falling order.
     rest : int
         How many more there are, all below the last of `values`.
-    normals : array of shape (points, 3)
-        Standard normals for the sums over the rest.
+    normals : array of shape (points, terms)
+        Standard normals for the sums over the rest, one for each.
     """
 
     values: Array
@@ -86,7 +93,7 @@ def draw_tokens(
     tokens nearly alike are then almost one-dimensional, and far more accurate.
     """
     logs = _log_uniforms(counts, log2_points, seed, most, mean_first)
-    return _groups(logs, counts, most, mean_first)
+    return token_groups(logs, counts, most, mean_first)
 
 
 @kept_on_path(limit=64_000_000)
@@ -118,7 +125,7 @@ def draw_weighted_tokens(
         uniform = np.exp(logs[:, 0])
         chance, weight = (_rare_chance if rare else _skewed_chance)(uniform)
         logs[:, 0] = np.log(chance) if tail == "low" else np.log1p(-chance)
-    return _groups(logs, counts, most, mean_first), weight
+    return token_groups(logs, counts, most, mean_first), weight
 
 
 def _rare_chance(uniform: Array) -> tuple[Array, Array]:
@@ -144,16 +151,20 @@ def _log_uniforms(
     mean_first: bool,
 ) -> Array:
     """Return logarithms of scrambled Sobol points: for the mean if it comes first, then by group."""
-    explicit, rests = _split(counts, most)
-    dimensions = sum(explicit) + _NORMALS * sum(rest > 0 for rest in rests)
-    dimensions += _mean_replaced(rests, mean_first)
-    return _log_points(dimensions, log2_points, seed)
+    replaced = _mean_replaced(_split(counts, most)[1], mean_first)
+    return _log_points(group_dimensions(counts, most) + replaced, log2_points, seed)
 
 
 @kept_on_path(limit=32_000_000)
 def _log_points(dimensions: int, log2_points: int, seed: tuple[int, ...]) -> Array:
     """Return the logarithms of scrambled Sobol points: the same for all long sequences."""
     return np.asarray(np.log(sobol_points(dimensions, log2_points, np.random.default_rng(seed))))
+
+
+def group_dimensions(counts: tuple[int, ...], most: int = EXPLICIT, terms: Terms = SUMS) -> int:
+    """Return how many uniforms `token_groups` makes its groups of."""
+    explicit, rests = _split(counts, most)
+    return sum(explicit) + len(terms) * sum(rest > 0 for rest in rests)
 
 
 def _split(counts: tuple[int, ...], most: int) -> tuple[list[int], list[int]]:
@@ -166,19 +177,23 @@ def _mean_replaced(rests: list[int], mean_first: bool) -> bool:
     return mean_first and not any(rests)
 
 
-def _groups(
-    logs: Array, counts: tuple[int, ...], most: int, mean_first: bool
+def token_groups(
+    logs: Array,
+    counts: tuple[int, ...],
+    most: int = EXPLICIT,
+    mean_first: bool = False,
+    terms: Terms = SUMS,
 ) -> tuple[TokenGroup, ...]:
     """Return the tokens at points given by the logarithms of their uniforms."""
     explicit, rests = _split(counts, most)
     replaced = _mean_replaced(rests, mean_first)
-    sizes = [kept + (_NORMALS if rest else 0) for kept, rest in zip(explicit, rests, strict=True)]
+    sizes = [kept + (len(terms) if rest else 0) for kept, rest in zip(explicit, rests, strict=True)]
     means, logs = logs[:, :replaced], logs[:, replaced:]
     groups = []
     for part, count, kept, rest in zip(
         np.split(logs, np.cumsum(sizes)[:-1], axis=1), counts, explicit, rests, strict=True
     ):
-        normals = ndtri_exp(part[:, kept:]) if rest else np.zeros((len(part), _NORMALS))
+        normals = ndtri_exp(part[:, kept:]) if rest else np.zeros((len(part), len(terms)))
         groups.append(TokenGroup(_largest(part[:, :kept], count), rest, normals))
     if replaced:
         old = sum(group.values.sum(axis=1, keepdims=True) for group in groups) / sum(counts)
@@ -256,30 +271,43 @@ def exponential_sums(
     return ExponentialSums(peak, mass[0], mass[0] + mass[1], first, square)
 
 
-def truncated_moment(t: Array, a: float, degree: int) -> Array:
+def truncated_moment(t: Array, a: Array | float, degree: int) -> Array:
     """Return E[u^degree exp(a(u - t)) | u < t] for a standard normal u and degree 0, 1 or 2.
 
     E[exp(a(u - t)); u < t] = φ(t) m(a - t) with Mills' ratio m(x) = √(π/2) erfcx(x/√2), and factors
     u come by differentiating in a.
     """
-    density = np.exp(-0.5 * t**2) / (np.sqrt(2 * np.pi) * ndtr(t))
-    mills = np.sqrt(np.pi / 2) * erfcx((a - t) / np.sqrt(2))
-    factors = (mills, a * mills - 1, (1 + a**2) * mills - (a + t))
-    return np.asarray(density * factors[degree])
+    return np.asarray(_density_at_top(t) * _moment_in_density(t, a, _mills(a - t), degree))
 
 
-def rest_sums(group: TokenGroup, sharpness: float) -> tuple[Array, Array, Array]:
-    """Return the sums of e, u e and e² over the rest, e = exp(κ(u - t)), t the smallest value kept.
+def _density_at_top(t: Array) -> Array:
+    """Return the density at t of a standard normal below t."""
+    return np.asarray(np.exp(-0.5 * t**2) / (np.sqrt(2 * np.pi) * ndtr(t)))
+
+
+def _mills(x: Array) -> Array:
+    return np.asarray(np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2)))
+
+
+def _moment_in_density(t: Array, a: Array | float, mills: Array, degree: int) -> Array:
+    """Return a truncated moment in units of the density at t."""
+    if degree == 0:
+        return mills
+    return a * mills - 1 if degree == 1 else (1 + a**2) * mills - (a + t)
+
+
+def rest_sums(group: TokenGroup, sharpness: Array | float, terms: Terms = SUMS) -> list[Array]:
+    """Return Σ u^degree exp(power κ(u - t)) over the rest for each term, t the smallest value kept.
 
     They are drawn as normals with the exact mean and covariance.
     """
-    mean, factor = _rest_law(group.values[:, -1], sharpness)
-    g = group.normals.T
-    sums = [
-        group.rest * centre + np.sqrt(group.rest) * sum(factor[i, j] * g[j] for j in range(i + 1))
-        for i, centre in enumerate(mean)
+    mean, factor = _rest_law(group.values[:, -1], sharpness, terms)
+    deviation = np.einsum("ijn,nj->in", factor, group.normals)
+    sums = group.rest * mean + np.sqrt(group.rest) * deviation
+    return [
+        np.maximum(total, 0.0) if degree == 0 else total
+        for total, (_, degree) in zip(sums, terms, strict=True)
     ]
-    return np.maximum(sums[0], 0.0), sums[1], np.maximum(sums[2], 0.0)
 
 
 def mean_given_sums(tokens: tuple[TokenGroup, ...], sharpness: float) -> tuple[Array, Array]:
@@ -290,15 +318,13 @@ def mean_given_sums(tokens: tuple[TokenGroup, ...], sharpness: float) -> tuple[A
         count += group.rest + group.values.shape[1]
         if group.rest:
             t = group.values[:, -1]
-            mean, factor = _rest_law(t, sharpness)
+            mean, factor = _rest_law(t, sharpness, SUMS)
             centre = truncated_moment(t, 0.0, 1)
-            # Products of u with e, u e and e².
-            products = [(1, 1), (1, 2), (2, 1)]
             left = truncated_moment(t, 0.0, 2) - centre**2
             deviation = np.zeros_like(t)
             row: list[Array] = []
-            for i, (power, degree) in enumerate(products):
-                product = truncated_moment(t, power * sharpness, degree) - centre * mean[i]
+            for i, (power, degree) in enumerate(SUMS):
+                product = truncated_moment(t, power * sharpness, degree + 1) - centre * mean[i]
                 product = product - sum(factor[i, j] * row[j] for j in range(i))
                 row.append(_ratio(product, factor[i, i]))
                 deviation = deviation + row[i] * group.normals[:, i]
@@ -308,37 +334,43 @@ def mean_given_sums(tokens: tuple[TokenGroup, ...], sharpness: float) -> tuple[A
     return np.asarray(total / count), np.asarray(variance / count**2 + np.zeros_like(total))
 
 
-def _rest_law(t: Array, sharpness: float) -> tuple[list[Array], dict[tuple[int, int], Array]]:
-    """Return the means of e, u e and e² of a token below t, and their covariance's Cholesky factor."""
+def _rest_law(t: Array, sharpness: Array | float, terms: Terms) -> tuple[Array, Array]:
+    """Return the means (k, n) of the k terms of a token below t, and their Cholesky factor (k, k, n)."""
+    density = _density_at_top(t)
 
+    @cache
+    def mills(power: int) -> Array:
+        return _mills(power * sharpness - t)
+
+    @cache
     def moment(power: int, degree: int) -> Array:
-        return truncated_moment(t, power * sharpness, degree)
+        return density * _moment_in_density(t, power * sharpness, mills(power), degree)
 
-    mean = [moment(1, 0), moment(1, 1), moment(2, 0)]
-    second = {
-        (0, 0): mean[2],
-        (1, 0): moment(2, 1),
-        (1, 1): moment(2, 2),
-        (2, 0): moment(3, 0),
-        (2, 1): moment(3, 1),
-        (2, 2): moment(4, 0),
-    }
-    covariance = {(i, j): value - mean[i] * mean[j] for (i, j), value in second.items()}
-    for i in range(len(mean)):
-        noticed = covariance[i, i] > _NO_VARIANCE * second[i, i]
+    mean = np.stack([moment(*term) for term in terms])
+    covariance = np.empty((len(terms), len(terms), len(t)))
+    for i, (power, degree) in enumerate(terms):
+        for j, (other_power, other_degree) in enumerate(terms[: i + 1]):
+            product = moment(power + other_power, degree + other_degree)
+            covariance[i, j] = product - mean[i] * mean[j]
+        noticed = covariance[i, i] > _NO_VARIANCE * product
         covariance[i, i] = np.where(noticed, covariance[i, i], 0.0)
     return mean, _cholesky(covariance)
 
 
-def _cholesky(covariance: dict[tuple[int, int], Array]) -> dict[tuple[int, int], Array]:
-    """Return the Cholesky factor of three covariances per point."""
-    first = np.sqrt(covariance[0, 0])
-    l10, l20 = _ratio(covariance[1, 0], first), _ratio(covariance[2, 0], first)
-    remainder = covariance[1, 1] - l10**2
-    second = np.sqrt(np.where(remainder > _NO_REMAINDER * covariance[1, 1], remainder, 0.0))
-    l21 = _ratio(covariance[2, 1] - l20 * l10, second)
-    third = np.sqrt(np.maximum(covariance[2, 2] - l20**2 - l21**2, 0.0))
-    return {(0, 0): first, (1, 0): l10, (1, 1): second, (2, 0): l20, (2, 1): l21, (2, 2): third}
+def _cholesky(covariance: Array) -> Array:
+    """Return the Cholesky factors of matrices (k, k, n) from their lower halves.
+
+    What has no variance that the others do not explain gets 0.
+    """
+    factor = np.zeros_like(covariance)
+    for j in range(len(covariance)):
+        left = covariance[j, j] - (factor[j, :j] ** 2).sum(axis=0)
+        noticed = left > _NO_REMAINDER * covariance[j, j]
+        factor[j, j] = np.sqrt(np.where(noticed, left, 0.0))
+        for i in range(j + 1, len(covariance)):
+            shared = (factor[i, :j] * factor[j, :j]).sum(axis=0)
+            factor[i, j] = _ratio(covariance[i, j] - shared, factor[j, j])
+    return factor
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
