@@ -9,16 +9,11 @@ from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from sparsetoken import ParameterError, Query, Task, Training, predict
-from sparsetoken.theory import ranking as module
+from sparsetoken.theory import merged_scores
 from sparsetoken.theory.feature_law import ScoreLaw
-from sparsetoken.theory.ranking import (
-    Ranking,
-    best_threshold,
-    densities,
-    first_replicate,
-    rates,
-)
+from sparsetoken.theory.ranking import Ranking
 from sparsetoken.theory.replicates import replicate_error
+from sparsetoken.theory.thresholds import best_threshold, densities, first_replicate, rates
 
 TASK = Task(length=20, informative=2, strength=4.0, positive_rate=0.05)
 TRAINING = Training(alpha0=8, alpha1=4, ridge=0.01)
@@ -258,8 +253,8 @@ def test_ranking_costs_little_beside_the_prediction():
 def test_bars_include_what_merging_changes(monkeypatch):
     found = predict(TASK, TRAINING, query=QUERY, tolerance=1e-4).ranking
     exact = exact_auc(first_replicate(found.law))
-    monkeypatch.setattr(module, "_FINE_BINS", (0.6, 0.12))
-    monkeypatch.setattr(module, "_ROUGH_BINS", (3.2, 1.0))
+    monkeypatch.setattr(merged_scores, "_FINE_BINS", (0.6, 0.12))
+    monkeypatch.setattr(merged_scores, "_ROUGH_BINS", (3.2, 1.0))
     one = first_replicate(found.law)
     rough = Ranking(one, one)  # a single replicate has no spread of its own
     assert abs(rough.auc - exact) > 2e-6  # the bins are too wide to be exact
@@ -267,8 +262,8 @@ def test_bars_include_what_merging_changes(monkeypatch):
 
 
 def test_bars_include_what_too_few_nodes_change(monkeypatch):
-    monkeypatch.setattr(module, "_FIRST_NODES", 5)
-    monkeypatch.setattr(module, "_MOST_NODES", 5)
+    monkeypatch.setattr(merged_scores, "_FIRST_NODES", 5)
+    monkeypatch.setattr(merged_scores, "_MOST_NODES", 5)
     mixed = ScoreLaw(
         np.array([4.0, -1.0, 0.0]),
         np.array([0.3, 0.5, 1.0]),

@@ -5,91 +5,33 @@ normal. Recall and false-alarm rate at a threshold t are the means of Φ((m - t)
 over negatives, and everything else follows from these two functions of t.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
-from scipy.special import expit, log_ndtr, ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
-from sparsetoken.numerics.quadrature import legendre, normal_density
 from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.theory.feature_law import ScoreLaw
+from sparsetoken.theory.merged_scores import NARROWEST, ranking_integrals
 from sparsetoken.theory.replicates import replicate_error
+from sparsetoken.theory.thresholds import densities, first_replicate, rates, thresholds_at
 
 __all__ = [
     "CalibrationPoint",
     "OperatingPoint",
     "Ranked",
     "Ranking",
-    "best_threshold",
-    "densities",
-    "first_replicate",
-    "rates",
 ]
 
-# Points of a law this close, in units of their spread and in its logarithm, are merged for the
-# integrals over all thresholds. Rough bins show how replicates differ, and how much merging does:
-# its error falls with the square of the widths, by 30.
-_FINE_BINS = (0.15, 0.03)
-_ROUGH_BINS = (0.8, 0.25)
-_MERGING = 0.15
+_CURVE_POINTS = 61
 
-# A class is followed over thresholds that leave out this much of it on either side.
-_TAIL = 1e-9
-_BISECTIONS = 12
-_NEWTON_STEPS = 8
-_BALANCE_STEPS = 40
-
-# Chebyshev nodes of a rate on its window: where to begin, where to end, and the wanted accuracy.
-_FIRST_NODES = 33
-_MOST_NODES = 513
-_ACCURACY = 1e-5
-_FINE_NODES = 128
-
-# Normal quantiles of rates are kept between minus the first and the second.
-_FARTHEST = 30.0
-_LAST_DIGIT = 8.2
-_NARROWEST = 1e-290
-
-# Entries of the work arrays of exact rates.
-_BLOCK = 2**20
-
-
-def rates(law: ScoreLaw, thresholds: Array) -> Array:
-    """Return recall and false-alarm rate at thresholds (k,), by replicate: (2, replicates, k)."""
-    return _by_class(law, thresholds, lambda z, _: ndtr(z))
-
-
-def densities(law: ScoreLaw, thresholds: Array) -> Array:
-    """Return the densities of the scores of positives and of negatives, (2, replicates, k)."""
-    return _by_class(law, thresholds, lambda z, spread: normal_density(z) / spread)
-
-
-def _by_class(law: ScoreLaw, thresholds: Array, function: Callable[[Array, Array], Array]) -> Array:
-    """Average function((m - t)/σ, σ) over each class and replicate."""
-    found = np.empty((2, law.replicates, len(thresholds)))
-    size = max(1, _BLOCK // len(law.mean))
-    means, spreads = law.mean[:, None], np.maximum(law.spread, _NARROWEST)[:, None]
-    for first in range(0, len(thresholds), size):
-        part = slice(first, first + size)
-        values = function((means - thresholds[part]) / spreads, spreads)
-        columns = values.reshape(law.replicates, -1, values.shape[1])
-        for index, sign in enumerate((1.0, -1.0)):
-            weights = np.where(law.label == sign, law.weight, 0.0).reshape(law.replicates, 1, -1)
-            found[index, :, part] = (weights @ columns)[:, 0] / weights.sum(axis=2)
-    return found
-
-
-def first_replicate(law: ScoreLaw) -> ScoreLaw:
-    """Return the first replicate as a law of its own."""
-    size = len(law.mean) // law.replicates
-    mean, spread, label = law.mean[:size], law.spread[:size], law.label[:size]
-    return ScoreLaw(mean, spread, label, law.weight[:size] * law.replicates)
+# The threshold of the trained classifier: its bias is part of the score.
+_TRAINED = np.zeros(1)
 
 
 @dataclass(frozen=True)
@@ -349,7 +291,7 @@ class Ranking(Record):
         3
         """
         if scores is None:
-            ends = [self._thresholds(np.array([0.001, 0.999]), side) for side in (0, 1)]
+            ends = [thresholds_at(self.law, np.array([0.001, 0.999]), side) for side in (0, 1)]
             points = np.linspace(np.min(ends), np.max(ends), _CURVE_POINTS)
         else:
             points = _checked("scores", scores, -np.inf, np.inf)
@@ -357,11 +299,11 @@ class Ranking(Record):
 
         def probability(law: ScoreLaw) -> Array:
             joint = weights[..., None] * densities(law, points)
-            return np.asarray(joint[0] / np.maximum(joint.sum(axis=0), _NARROWEST))
+            return np.asarray(joint[0] / np.maximum(joint.sum(axis=0), NARROWEST))
 
         joint = weights * densities(self.law, points).mean(axis=1)
         density = joint.sum(axis=0)
-        values = joint[0] / np.maximum(density, _NARROWEST)
+        values = joint[0] / np.maximum(density, NARROWEST)
         bars = self._bars(probability)
         found = [
             CalibrationPoint(
@@ -405,12 +347,12 @@ class Ranking(Record):
         return np.asarray(ndtr(np.linspace(ndtri(least), ndtri(0.999), _CURVE_POINTS)))
 
     def _operating_points(self, levels: Array, side: int) -> list[OperatingPoint]:
-        return self._points(self._thresholds(levels, side), side)
+        return self._points(thresholds_at(self.law, levels, side), side)
 
     def _points(self, thresholds: Array, side: int | None) -> list[OperatingPoint]:
         """Return operating points; the rate of class `side` is given, and has no error bar."""
         centre = rates(self.law, thresholds).mean(axis=1)
-        slopes = np.maximum(densities(self.law, thresholds).mean(axis=1), _NARROWEST)
+        slopes = np.maximum(densities(self.law, thresholds).mean(axis=1), NARROWEST)
         weights = self._class_weights
 
         def quantities(law: ScoreLaw) -> Array:
@@ -438,40 +380,11 @@ class Ranking(Record):
             for k in range(len(thresholds))
         ]
 
-    def _thresholds(self, levels: Array, side: int) -> Array:
-        """Return the thresholds (k,) above which a class has the given weights (k,).
-
-        Bisection on merged points, then Newton's method on the logarithm of the exact rate.
-        """
-        found = _quantiles(*_merge(self.law, (1.0, -1.0)[side], _FINE_BINS), levels, steps=30)
-        for _ in range(_NEWTON_STEPS):
-            rate = rates(self.law, found)[side].mean(axis=0)
-            slope = np.maximum(densities(self.law, found)[side].mean(axis=0), _NARROWEST)
-            found = found + np.log(np.maximum(rate, _NARROWEST) / levels) * rate / slope
-            if np.all(np.abs(rate / levels - 1) < 1e-6):  # and the step just made squares that
-                break
-        return found
-
     @cached_property
     def _integrals(self) -> dict[str, tuple[float, float]]:
         """AUC and average precision with their error bars."""
         moved = (self._first, *self.shifted) if self.shifted else ()
-        rows = _Rows.merged(self.law, self.replicated, moved, self._class_weights)
-        values, resolution = rows.integrals()
-        replicates = self.replicated.replicates
-        found = {}
-        for name, row, error in zip(("auc", "average_precision"), values, resolution, strict=True):
-            fine, rough, copies = row[0], row[1], row[2 : 2 + replicates]
-            numerical = np.abs(row[2 + replicates :] - row[2 + replicates : 3 + replicates]).sum()
-            bar = replicate_error(copies) + _MERGING * abs(fine - rough)
-            found[name] = (float(fine), float(bar + numerical + error))
-        return found
-
-
-_CURVE_POINTS = 61
-
-# The threshold of the trained classifier: its bias is part of the score.
-_TRAINED = np.zeros(1)
+        return ranking_integrals(self.law, self.replicated, moved, self._class_weights)
 
 
 class Ranked:
@@ -596,289 +509,3 @@ def _precision(rates: Array, weights: Array) -> Array:
     hits, alarms = weights[0] * rates[0], weights[1] * rates[1]
     total = hits + alarms
     return np.asarray(np.divide(hits, total, out=np.ones_like(hits), where=total > 0))
-
-
-def best_threshold(law: ScoreLaw, *, rough: bool = False) -> float:
-    """Return the threshold of least error; far below or above all scores if one label is best.
-
-    A search around both classes on merged points, and then Newton's method on the law itself,
-    unless a `rough` answer will do.
-    """
-    bins = _ROUGH_BINS if rough else _FINE_BINS
-    sides = [_merge(law, sign, bins) for sign in (1.0, -1.0)]
-    shares = [float(law.weight[law.label == sign].sum()) for sign in (1.0, -1.0)]
-
-    def best_of(grid: Array) -> tuple[float, float, float]:
-        """Return the best of rising thresholds, and its neighbours."""
-        above = [
-            weight @ ndtr((mean[:, None] - grid) / spread[:, None])
-            for mean, spread, weight in sides
-        ]
-        best = int(np.argmin(shares[0] * (1 - above[0]) + shares[1] * above[1]))
-        last = len(grid) - 1
-        return float(grid[best]), float(grid[max(best - 1, 0)]), float(grid[min(best + 1, last)])
-
-    far = float(law.spread.max()) * 2 * _FARTHEST
-    ends = (float(law.mean.min()) - far, float(law.mean.max()) + far)
-    best, low, high = best_of(np.unique(np.concatenate([ends, *map(_around, sides)])))
-    if best in ends:
-        return best
-    return best_of(np.linspace(low, high, 33))[0] if rough else _balance(law, best, low, high)
-
-
-def _balance(law: ScoreLaw, start: float, low: float, high: float) -> float:
-    """Return the threshold between two where both classes are as likely: the error has no slope.
-
-    Newton's method, halving where it would leave the bracket or the error does not curve upwards.
-    """
-    scale = np.maximum(law.spread, _NARROWEST)
-    signed = law.weight * law.label / scale
-    accuracy = 1e-5 * float(scale.min())
-    threshold = start
-    for _ in range(_BALANCE_STEPS):
-        ratio = (threshold - law.mean) / scale
-        density = signed * normal_density(ratio)
-        slope, curvature = float(density.sum()), -float(density @ (ratio / scale))
-        low, high = (low, threshold) if slope > 0 else (threshold, high)
-        following = threshold - slope / curvature if curvature > 0 else low
-        if not low < following < high:
-            following = 0.5 * (low + high)
-        moved, threshold = abs(following - threshold), following
-        if moved <= accuracy:
-            break
-    return threshold
-
-
-def _around(side: tuple[Array, Array, Array]) -> Array:
-    """Return thresholds around the scores of a class, six standard deviations either way."""
-    mean, spread, weight = side
-    centre = weight @ mean
-    deviation = np.sqrt(weight @ (spread**2 + (mean - centre) ** 2))
-    return np.asarray(centre + deviation * np.linspace(-6.0, 6.0, 49))
-
-
-def _quantiles(mean: Array, spread: Array, weight: Array, levels: Array, steps: int) -> Array:
-    """Return t (k,) with Σ weight Φ((mean - t)/spread) = level, by bisection."""
-    low = np.full(len(levels), (mean - _FARTHEST * spread).min())
-    high = np.full(len(levels), (mean + _FARTHEST * spread).max())
-    for _ in range(steps):
-        middle = 0.5 * (low + high)
-        above = weight @ ndtr((mean[:, None] - middle) / spread[:, None]) > levels
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.asarray(0.5 * (low + high))
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Several laws with few points each, side by side.
-
-    Points of one class and row lie next to each other; a row's weights sum to one in each class.
-
-    Attributes
-    ----------
-    mean, spread, weight : arrays of shape (n,)
-    starts : array of shape (2 rows,)
-        Where the points of each class of each row begin, positives of all rows first.
-    class_weights : array of shape (2,)
-    """
-
-    mean: Array
-    spread: Array
-    weight: Array
-    starts: Array
-    class_weights: Array
-
-    @classmethod
-    def merged(
-        cls,
-        law: ScoreLaw,
-        replicated: ScoreLaw,
-        moved: Sequence[ScoreLaw],
-        class_weights: Array,
-    ) -> "_Rows":
-        """Merge points that lie close together.
-
-        The rows are the law with fine bins, the same with rough bins, and with rough bins every
-        replicate of the second law and the others, which are like the first replicate of the law.
-        """
-        columns, sizes = [], []
-        for sign in (1.0, -1.0):
-            order, key = _sorted_bins(law, sign, _FINE_BINS)
-            fine = _merged(law, order, _starts(key // law.replicates))
-            order, key = _sorted_bins(law, sign, _ROUGH_BINS)
-            rough = _merged(law, order, _starts(key // law.replicates))
-            # The same points fall into the same bins, or the bins' edges would show.
-            starts = _starts(key)
-            row = key[starts] % law.replicates
-            by_row = np.argsort(row, kind="stable")
-            parts = [column[by_row] for column in _merged(replicated, order, starts)]
-            columns += [fine, rough, parts]
-            sizes += [len(fine[0]), len(rough[0]), *np.bincount(row, minlength=law.replicates)]
-            if moved:
-                first = key % law.replicates == 0
-                starts = _starts(key[first])
-                means, spreads, weight = _merged(moved, order[first], starts)
-                columns.append((means.ravel(), spreads.ravel(), np.tile(weight, len(moved))))
-                sizes += [len(starts)] * len(moved)
-        mean, spread, weight = (np.concatenate(column) for column in zip(*columns, strict=True))
-        begin = np.cumsum([0, *sizes[:-1]])
-        weight = weight / np.repeat(np.add.reduceat(weight, begin), sizes)
-        return cls(mean, spread, weight, begin, class_weights)
-
-    @property
-    def rows(self) -> int:
-        """How many laws there are."""
-        return len(self.starts) // 2
-
-    def integrals(self) -> tuple[Array, Array]:
-        """Return AUC and average precision of each row (2, rows), and their resolution error (2,)."""
-        auc, auc_error = self._resolved(1, self._auc)
-        precision, precision_error = self._resolved(0, self._average_precision)
-        return np.stack([auc, precision]), np.array([auc_error, precision_error])
-
-    def _resolved(
-        self, side: int, integral: Callable[[Array, Array], Array]
-    ) -> tuple[Array, float]:
-        """Integrate over the window of a class with more and more nodes."""
-        low, high = self._window(side)
-        count, known, before = _FIRST_NODES, None, None
-        while True:
-            nodes = 0.5 * (low + high) + 0.5 * (high - low) * _nodes(count)
-            if known is None:
-                known = self._quantiles(nodes)
-                before = integral(*_on_fine_grid(known[:, :, ::2]))
-            else:
-                finer = np.empty((*known.shape[:2], count))
-                finer[:, :, ::2], finer[:, :, 1::2] = known, self._quantiles(nodes[1::2])
-                known = finer
-            values = integral(*_on_fine_grid(known))
-            error = float(np.abs(values - before)[0])
-            if error <= _ACCURACY or count >= _MOST_NODES:
-                return values, error
-            before, count = values, 2 * count - 1
-
-    def _auc(self, quantiles: Array, slopes: Array) -> Array:
-        """Return ∫ recall d(false-alarm rate)."""
-        recall, alarms = quantiles
-        density = normal_density(alarms) * -slopes[1]
-        inner = (ndtr(recall) * density) @ _fine_weights()
-        # What the window leaves out below and above.
-        below = ndtr(-alarms[:, 0]) * ndtr(recall[:, 0])
-        above = 0.5 * ndtr(alarms[:, -1]) * ndtr(recall[:, -1])
-        return np.asarray(inner + below + above)
-
-    def _average_precision(self, quantiles: Array, slopes: Array) -> Array:
-        """Return ∫ precision d(recall)."""
-        recall, alarms = quantiles
-        odds = np.log(self.class_weights[1] / self.class_weights[0])
-        precision = expit(log_ndtr(recall) - log_ndtr(alarms) - odds)
-        inner = (precision * normal_density(recall) * -slopes[0]) @ _fine_weights()
-        below = precision[:, 0] * ndtr(-recall[:, 0])
-        above = precision[:, -1] * ndtr(recall[:, -1])
-        return np.asarray(inner + below + above)
-
-    def _window(self, side: int) -> tuple[float, float]:
-        """Return thresholds between which almost all of a class lies, from the second, rough row."""
-        first = side * self.rows + 1
-        stop = self.starts[first + 1] if first + 1 < len(self.starts) else len(self.mean)
-        chosen = slice(self.starts[first], stop)
-        columns = (self.mean[chosen], self.spread[chosen], self.weight[chosen])
-        low, high = _quantiles(*columns, np.array([1 - _TAIL, _TAIL]), _BISECTIONS)
-        return float(low), float(high)
-
-    def _quantiles(self, thresholds: Array) -> Array:
-        """Return the normal quantiles of recall and false-alarm rate, (2, rows, k).
-
-        They are smooth functions of the threshold, nearly straight lines, which a few nodes
-        follow into the far tails.
-        """
-        above = ndtr((self.mean[:, None] - thresholds) / self.spread[:, None])
-        above *= self.weight[:, None]
-        rates = np.add.reduceat(above, self.starts, axis=0)
-        # Beyond the upper end a rate is 1 to the last digit.
-        quantiles = np.clip(ndtri(np.minimum(rates, 1.0)), -_FARTHEST, _LAST_DIGIT)
-        return np.asarray(quantiles.reshape(2, self.rows, -1))
-
-
-def _merge(law: ScoreLaw, sign: float, bins: tuple[float, float]) -> tuple[Array, Array, Array]:
-    """Return (mean, spread, weight) of a class, with close points made one; the weights sum to 1."""
-    order, key = _sorted_bins(law, sign, bins)
-    mean, spread, weight = _merged(law, order, _starts(key // law.replicates))
-    return mean, spread, weight / weight.sum()
-
-
-def _sorted_bins(law: ScoreLaw, sign: float, bins: tuple[float, float]) -> tuple[Array, Array]:
-    """Return the points of a class in the order of their bins, and a number for each.
-
-    It is `replicates` times that of the bin, plus that of the replicate.
-    """
-    chosen = np.flatnonzero(law.label == sign)
-    level = np.floor(np.log(np.maximum(law.spread[chosen], _NARROWEST)) / bins[1])
-    place = np.floor(law.mean[chosen] / (bins[0] * np.exp(level * bins[1])))
-    # One integer for each bin; a spread that small beside its mean is as good as none.
-    place = np.clip(place, -(2**24), 2**24) + 2**24
-    key = ((level + 2**16).astype(np.int64) << 26) + place.astype(np.int64)
-    key = key * law.replicates + chosen // (len(law.mean) // law.replicates)
-    order = np.argsort(key)
-    return chosen[order], key[order]
-
-
-def _starts(key: Array) -> Array:
-    """Return where the runs of equal numbers begin."""
-    return np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-
-
-def _merged(
-    laws: ScoreLaw | Sequence[ScoreLaw], order: Array, starts: Array
-) -> tuple[Array, Array, Array]:
-    """Return mean, spread, (laws, bins), and weight, (bins,), of runs of points made one each.
-
-    A group of normal laws becomes one normal law of the same weight, mean and variance. Several
-    laws have the same weights; without several the first axis is left out.
-    """
-    same = laws if isinstance(laws, ScoreLaw) else laws[0]
-    if isinstance(laws, ScoreLaw):
-        mean, spread = laws.mean[order], laws.spread[order]
-    else:
-        mean, spread = (
-            np.stack([column[order] for column in columns])
-            for columns in zip(*((law.mean, law.spread) for law in laws), strict=True)
-        )
-    weight = same.weight[order]
-    total = np.add.reduceat(weight, starts)
-    centre = np.add.reduceat(weight * mean, starts, axis=-1) / total
-    offset = mean - np.repeat(centre, np.diff(starts, append=len(order)), axis=-1)
-    squares = np.maximum(spread, _NARROWEST) ** 2 + offset**2
-    variance = np.add.reduceat(weight * squares, starts, axis=-1) / total
-    return centre, np.maximum(np.sqrt(variance), _NARROWEST), total
-
-
-@lru_cache
-def _nodes(count: int) -> Array:
-    """Return the Chebyshev points with both ends, rising; every other one is a node of half."""
-    return np.asarray(-np.cos(np.pi * np.arange(count) / (count - 1)))
-
-
-@lru_cache
-def _node_maps(count: int) -> tuple[Array, Array]:
-    """Return matrices that take values at the nodes to values and slopes on the fine grid."""
-    to_coefficients = np.linalg.inv(chebyshev.chebvander(_nodes(count), count - 1))
-    grid = _fine_grid()
-    values = chebyshev.chebvander(grid, count - 1) @ to_coefficients
-    derivative = chebyshev.chebder(to_coefficients)
-    slopes = chebyshev.chebvander(grid, count - 2) @ derivative
-    return values.T, slopes.T
-
-
-def _fine_grid() -> Array:
-    return 2 * legendre(_FINE_NODES)[0] - 1
-
-
-def _fine_weights() -> Array:
-    return 2 * legendre(_FINE_NODES)[1]
-
-
-def _on_fine_grid(quantiles: Array) -> tuple[Array, Array]:
-    """Return values and slopes (in units of half the window) on the fine grid, (2, rows, grid)."""
-    values, slopes = _node_maps(quantiles.shape[2])
-    return quantiles @ values, quantiles @ slopes

@@ -17,7 +17,8 @@ from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task, vary
 from sparsetoken.theory.feature_law import FeatureLaw, ScoreLaw, score_law
 from sparsetoken.theory.limit import LimitReadout
-from sparsetoken.theory.ranking import Ranking, best_threshold
+from sparsetoken.theory.ranking import Ranking
+from sparsetoken.theory.thresholds import best_threshold
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Tested", "Usage", "best_sharpness", "recalibrated"]
