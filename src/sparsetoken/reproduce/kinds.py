@@ -14,7 +14,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.reproduce.claim import Settings
 from sparsetoken.reproduce.measurement import Kind, Measurement, as_argument, measures
 from sparsetoken.simulation.random_streams import stream
-from sparsetoken.simulation.reduced import reduced_query
+from sparsetoken.simulation.reduced import QueryState, reduced_query
 from sparsetoken.simulation.trials import Trial, run_trial
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.alignment import align
@@ -33,6 +33,7 @@ __all__ = [
     "capacity_trial",
     "compared",
     "counted_error",
+    "drawn_query",
     "floor_error",
     "least_error",
     "prediction",
@@ -157,19 +158,22 @@ def trial(
     return _record(found, converged=found.converged)
 
 
+def drawn_query(
+    only: str, task: Task, training: Training, dimension: int, trial: int, seed: int
+) -> QueryState:
+    """Draw the query of stages 1 to 3; `only` says what for, and has random numbers of its own."""
+    settings = {"only": only, "task": task.to_dict(), "training": as_argument(training)}
+    rng = stream(seed, {**settings, "dimension": dimension}, trial)
+    count = max(1, round(training.alpha0 * dimension))
+    return reduced_query(task, training, count, dimension, rng)
+
+
 @measures("simulation", shown=("dimension",))
 def query_trial(
     task: Task, training: Training, dimension: int, trial: int, seed: int = 0
 ) -> dict[str, Any]:
     """Train the query alone (stages 1 to 3) on a simulated data set."""
-    settings = {
-        "only": "query",
-        "task": task.to_dict(),
-        "training": as_argument(training),
-        "dimension": dimension,
-    }
-    count = round(training.alpha0 * dimension)
-    found = reduced_query(task, training, count, dimension, stream(seed, settings, trial))
+    found = drawn_query("query", task, training, dimension, trial, seed)
     return {
         "alignment": found.alignment,
         "misalignment": 1 - abs(found.alignment),
@@ -210,14 +214,10 @@ def trained_capacity_trial(
 ) -> dict[str, Any]:
     """Try to separate as many times the capacity that theory predicts for a query to be trained."""
     learnt = align(task, training)
-    known = _known_capacity(task, "attention", Query(learnt.alignment, learnt.sharpness))
+    known = _known_capacity(task, "attention", learnt.query)
     training = training.replace(alpha1=ratio * known.alpha, ridge=0.0)
     # Whether data are separable does not depend on the loss, but the query does: first train it.
-    count = max(1, round(training.alpha0 * dimension))
-    settings = {"only": "trained", "task": task.to_dict(), "training": as_argument(training)}
-    rng = stream(seed, {**settings, "dimension": dimension}, trial)
-    state = reduced_query(task, training, count, dimension, rng)
-    query = Query(state.alignment, training.inverse_temperature * state.norm)
+    query = drawn_query("trained", task, training, dimension, trial, seed).seen(training)
     fit = Training(1.0, training.alpha1, loss="squared_hinge", ridge=0.0)
     return _separate(run_trial(task, fit, dimension=dimension, trial=trial, query=query, seed=seed))
 

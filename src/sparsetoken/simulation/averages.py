@@ -1,10 +1,25 @@
-"""Means over trials with their standard errors."""
+"""Trials one after another, and means over them with their standard errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from sparsetoken.uncertainty import mean_and_error
 
-__all__ = ["averages"]
+__all__ = ["averages", "repeated"]
+
+_T = TypeVar("_T")
+
+
+def repeated(
+    trial: Callable[[int], _T], trials: int, progress: Callable[[int, int], None] | None
+) -> list[_T]:
+    """Return what trials 0, 1, ... give; progress(finished, trials) is called after each."""
+    found = []
+    for number in range(trials):
+        found.append(trial(number))
+        if progress is not None:
+            progress(number + 1, trials)
+    return found
 
 
 def averages(

@@ -18,7 +18,7 @@ from sparsetoken.learning.gradient import batch_sums
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.losses import Loss, get_loss
 from sparsetoken.records import Curve, Record
-from sparsetoken.simulation.averages import averages
+from sparsetoken.simulation.averages import averages, repeated
 from sparsetoken.simulation.geometry import AttentionGeometry
 from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.sampling import SAMPLERS, Sample, first_places, sample, sample_labels
@@ -115,11 +115,11 @@ def simulate_descent(
     validation.choice("sampler", sampler, SAMPLERS)
     _check_reuse(reuse, sampler, chosen)
     slope = get_loss(loss)
-    paths = []
-    for trial in range(trials):
-        paths.append(descent_trial(task, chosen, dimension, trial, slope, sampler, reuse, seed))
-        if progress is not None:
-            progress(trial + 1, trials)
+
+    def one(trial: int) -> list[dict[str, float]]:
+        return descent_trial(task, chosen, dimension, trial, slope, sampler, reuse, seed)
+
+    paths = repeated(one, trials, progress)
     records = []
     for rows in zip(*paths, strict=True):
         means, errors = averages(rows)

@@ -20,7 +20,7 @@ from sparsetoken.losses import get_loss
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record
-from sparsetoken.simulation.averages import averages
+from sparsetoken.simulation.averages import averages, repeated
 from sparsetoken.simulation.descent import describe_classifier
 from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.sampling import Sample, sample
@@ -144,13 +144,11 @@ def simulate_joint(
     validation.choice("start", start, STARTS)
     ridge = training.ridge if query_ridge is None else query_ridge
     ridge = validation.real("query_ridge", ridge, low=0)
-    rows, solutions = [], []
-    for trial in range(trials):
-        row, solution = joint_trial(task, training, dimension, trial, start, ridge, max_steps, seed)
-        rows.append(row)
-        solutions.append(solution)
-        if progress is not None:
-            progress(trial + 1, trials)
+
+    def one(trial: int) -> tuple[dict[str, float], Solution]:
+        return joint_trial(task, training, dimension, trial, start, ridge, max_steps, seed)
+
+    rows, solutions = zip(*repeated(one, trials, progress), strict=True)
     means, errors = averages(rows)
     worst = max(solutions, key=lambda one: (not one.converged, one.residual))
     return JointTrials(

@@ -24,7 +24,7 @@ from sparsetoken.learning.features import sequence_array
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
-from sparsetoken.simulation.averages import averages
+from sparsetoken.simulation.averages import averages, repeated
 from sparsetoken.simulation.random_streams import stream
 from sparsetoken.simulation.sampling import SAMPLERS, first_places, sample
 from sparsetoken.task import Task
@@ -430,14 +430,12 @@ def simulate_message_passing(
         "sampler": sampler,
         "steps": max_steps,
     }
-    rows = []
-    for trial in range(trials):
-        rows.append(
-            _trial(task, alpha, dimension, sampler, max_steps, stream(seed, settings, trial))
-        )
-        if progress is not None:
-            progress(trial + 1, trials)
-    means, errors = averages(rows)
+
+    def one(trial: int) -> dict[str, float]:
+        rng = stream(seed, settings, trial)
+        return _trial(task, alpha, dimension, sampler, max_steps, rng)
+
+    means, errors = averages(repeated(one, trials, progress))
     converged = means.pop("converged")
     return MessagePassing(
         **means,

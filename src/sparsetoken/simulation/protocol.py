@@ -73,7 +73,7 @@ def train_reduced(protocol: Protocol, rng: np.random.Generator) -> Trained:
     count = _count(training.alpha1, dimension)
     if protocol.reuses:
         state, *drawn = draws.reused(task, training, count, dimension, rng, protocol.dtype)
-        query = _seen(state, training)
+        query = state.seen(training)
     else:
         if draws.takes_query:
             if protocol.query is not None:
@@ -81,7 +81,7 @@ def train_reduced(protocol: Protocol, rng: np.random.Generator) -> Trained:
             else:
                 first = _count(training.alpha0, dimension)
                 state = reduced_query(task, training, first, dimension, rng)
-            query = _seen(state, training)
+            query = state.seen(training)
         drawn = list(draws.reduced(task, query, count, dimension, rng, protocol.dtype))
     readout, separable = _fit(protocol, *drawn)
     geometry = draws.reduced_geometry(readout, task, query)
@@ -107,7 +107,7 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
             _cosine(vector, signal), float(np.linalg.norm(vector)), _cosine(weights, signal)
         )
     if state is not None:
-        query = _seen(state, training)
+        query = state.seen(training)
     if first is not None and protocol.reuses:
         second = first
     else:
@@ -147,11 +147,6 @@ def _fit(protocol: Protocol, features: Array, labels: Array) -> tuple[Readout, b
         return readout, True
     start = (readout.weights, readout.bias)
     return readout, separability(features, labels, start=start).separable
-
-
-def _seen(state: QueryState, training: Training) -> Query:
-    """Return the query as attention sees it: its cosine, and its norm times β."""
-    return Query(state.alignment, training.inverse_temperature * state.norm)
 
 
 def _given(query: Query, training: Training) -> QueryState:

@@ -21,7 +21,7 @@ from sparsetoken.simulation.sampling import (
     sample_labels,
     sample_positions,
 )
-from sparsetoken.task import Task, Training
+from sparsetoken.task import Query, Task, Training
 
 __all__ = [
     "QueryState",
@@ -62,6 +62,10 @@ class QueryState:
     norm: float
     readout_cosine: float | None
     positive_share: float | None = None
+
+    def seen(self, training: Training) -> Query:
+        """Return the query as attention sees it: its cosine, and its norm times β."""
+        return Query(self.alignment, training.inverse_temperature * self.norm)
 
 
 def reduced_query(

@@ -379,7 +379,7 @@ def _record(
         trial=trial,
         alignment=state.alignment if state else None,
         query_norm=state.norm if state else None,
-        sharpness=training.inverse_temperature * state.norm if state else None,
+        sharpness=state.seen(training).sharpness if state else None,
         readout_cosine=state.readout_cosine if state else None,
         train_loss=readout.train_loss,
         train_error=readout.train_error,

@@ -41,7 +41,7 @@ def measurements(settings: Settings) -> list[Measurement]:
         training = with_sharpness(task, training, settings["trained_sharpness"])
         learnt = align(task, training)
         labels = {"way": way, "gamma": learnt.alignment, "kappa": learnt.sharpness}
-        query = Query(learnt.alignment, learnt.sharpness)
+        query = learnt.query
         made.append(capacity.ask(task, "attention", query, **labels))
         for ratio in settings["ratios"]:
             made += trained_capacity_trial.ask_trials(

@@ -15,13 +15,11 @@ from sparsetoken.plotting import (
 from sparsetoken.plotting.style import SERIES
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import Condition, against_theory, decide, within
-from sparsetoken.reproduce.kinds import prediction
-from sparsetoken.reproduce.measurement import Measurement, as_argument, measures
+from sparsetoken.reproduce.kinds import drawn_query, prediction
+from sparsetoken.reproduce.measurement import Measurement, measures
 from sparsetoken.reproduce.panels import label_axes
-from sparsetoken.simulation.random_streams import stream
-from sparsetoken.simulation.reduced import reduced_query
 from sparsetoken.simulation.trials import run_trial
-from sparsetoken.task import Query, Task, Training
+from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import align, with_sharpness
 from sparsetoken.theory.prediction import predict
 from sparsetoken.uncertainty import error_of_difference
@@ -51,24 +49,19 @@ def balanced_trial(
     the share of positives in this trial: `expected_` is its answer, and `excess_` what simulation
     has above it.
     """
-    settings = {"only": "balance", "task": task.to_dict(), "training": as_argument(training)}
-    rng = stream(seed, {**settings, "dimension": dimension}, trial)
-    count = round(training.alpha0 * dimension)
-    state = reduced_query(task, training, count, dimension, rng)
+    state = drawn_query("balance", task, training, dimension, trial, seed)
     assert state.positive_share is not None
     found = run_trial(
         task,
         training,
         dimension=dimension,
         trial=trial,
-        query=Query(state.alignment, training.inverse_temperature * state.norm),
+        query=state.seen(training),
         seed=seed,
         check_separable=False,
     )
     learnt = align(task.replace(positive_rate=state.positive_share), training)
-    expected = predict(
-        task, training, query=Query(learnt.alignment, learnt.sharpness), tolerance=tolerance
-    )
+    expected = predict(task, training, query=learnt.query, tolerance=tolerance)
     if not (found.converged and expected.solution.converged):
         raise ArithmeticError(f"{found.message}; {expected.solution.message}")
     simulated, theory = found.to_dict(), expected.to_dict()
