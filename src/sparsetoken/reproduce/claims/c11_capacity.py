@@ -1,6 +1,7 @@
 """Claim 11: data sets stop being separable at a sharp sample ratio."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -228,38 +229,10 @@ def _draw_map(table: Table) -> Drawing:
 def _draw_transition(table: Table) -> Drawing:
     settings = table.settings
     figure, (left, middle, right) = new_figure(columns=3)
-    simulated = table.select(source="simulation")
-    attention = simulated.select(classifier="attention").ordered("ratio")
-    for look, dimension in zip(SERIES, attention.distinct("dimension"), strict=False):
-        rows = attention.select(dimension=dimension)
-        named = look.named(f"d = {dimension}")
-        style = {"linestyle": ":", "linewidth": 0.8}
-        for panel, name in ((left, "separable"), (middle, "train_loss")):
-            draw_simulation(
-                panel,
-                rows.column("ratio"),
-                rows.column(name),
-                rows.column(f"{name}_uncertainty"),
-                named,
-                label="",
-                **style,
-            )
+    _draw_attention(left, table, "separable")
+    _draw_attention(middle, table, "train_loss")
     for classifier in CLASSIFIERS:
-        rows = simulated.select(classifier=classifier).ordered("dimension")
-        rows = rows.select(dimension=rows.distinct("dimension")[-1]).ordered("ratio")
-        alpha = float(table.select(source="theory", classifier=classifier).column("alpha")[0])
-        look = look_of(classifier)
-        draw_boundary(right, alpha, color=look.colour)
-        draw_simulation(
-            right,
-            alpha * rows.column("ratio"),
-            rows.column("separable"),
-            rows.column("separable_uncertainty"),
-            look,
-            label="",
-        )
-    for panel in (left, middle):
-        draw_boundary(panel, 1.0, label="predicted capacity")
+        _draw_largest(right, table, classifier)
     label_axes(left, "sample ratio over capacity", "separable data sets", "attention")
     label_axes(middle, "sample ratio over capacity", "training loss", "attention")
     label_axes(right, "sample ratio n/d", "separable data sets", "all three", log_x=True)
@@ -274,6 +247,41 @@ def _draw_transition(table: Table) -> Drawing:
         {**{name: settings[name] for name in names}, **sizes},
     )
     return Drawing(figure, text)
+
+
+def _draw_attention(panel: Axes, table: Table, name: str) -> None:
+    """Draw a field of attention's trials at each dimension, in units of the capacity."""
+    attention = table.select(source="simulation", classifier="attention").ordered("ratio")
+    for look, dimension in zip(SERIES, attention.distinct("dimension"), strict=False):
+        rows = attention.select(dimension=dimension)
+        draw_simulation(
+            panel,
+            rows.column("ratio"),
+            rows.column(name),
+            rows.column(f"{name}_uncertainty"),
+            look.named(f"d = {dimension}"),
+            label="",
+            linestyle=":",
+            linewidth=0.8,
+        )
+    draw_boundary(panel, 1.0, label="predicted capacity")
+
+
+def _draw_largest(panel: Axes, table: Table, classifier: str) -> None:
+    """Draw the share of separable data sets at a classifier's largest dimension."""
+    rows = table.select(source="simulation", classifier=classifier).largest("dimension")
+    rows = rows.ordered("ratio")
+    alpha = float(table.select(source="theory", classifier=classifier).column("alpha")[0])
+    look = look_of(classifier)
+    draw_boundary(panel, alpha, color=look.colour)
+    draw_simulation(
+        panel,
+        alpha * rows.column("ratio"),
+        rows.column("separable"),
+        rows.column("separable_uncertainty"),
+        look,
+        label="",
+    )
 
 
 CLAIM = Claim(

@@ -50,6 +50,11 @@ WAYS = {
     "stopped": Look("all data in every step, stopped early", COLOURS["vermilion"], "o"),
     "converged": Look("all data, to convergence", COLOURS["purple"], "P"),
 }
+# What theory says, beside the errors of these.
+LEVELS = {
+    "floor": look_of("bayes"),
+    "split": Look("exact theory, best split", COLOURS["blue"], "_"),
+}
 
 
 def measurements(settings: Settings) -> list[Measurement]:
@@ -187,24 +192,13 @@ def draw(table: Table) -> dict[str, Drawing]:
     figure, (panel,) = new_figure(panel_height=4.0)
     names = [f"θ = {strength:g}\nα = {total:g}" for strength, total in settings["problems"]]
     found = [errors(table, strength=s, total=total) for s, total in settings["problems"]]
-    places = np.arange(len(names))
-    levels = {
-        "floor": look_of("bayes"),
-        "split": Look("exact theory, best split", COLOURS["blue"], "_"),
-    }
-    for way, look in levels.items():
-        panel.plot(
-            places,
-            [one[way].value / one["no split"].value for one in found],
-            look.marker,
-            color=look.colour,
-            markersize=9,
-            label=look.label,
-        )
+    for way, look in LEVELS.items():
+        heights = [one[way].value / one["no split"].value for one in found]
+        panel.plot(heights, look.marker, color=look.colour, markersize=9, label=look.label)
     for shift, (way, look) in zip((-0.15, 0.0, 0.15), WAYS.items(), strict=True):
         ratios = [ratio_of(one[way], one["no split"]) for one in found]
         panel.errorbar(
-            places + shift,
+            np.arange(len(names)) + shift,
             [one.value for one in ratios],
             yerr=[one.uncertainty or 0.0 for one in ratios],
             fmt=look.marker,
@@ -212,7 +206,7 @@ def draw(table: Table) -> dict[str, Drawing]:
             label=look.label,
         )
     draw_boundary(panel, 1.0, vertical=False, label="exact theory, no split")
-    panel.set_xticks(places, names)
+    panel.set_xticks(range(len(names)), names)
     panel.set_xlim(-0.5, len(names) - 0.5)
     label_axes(panel, "", "error over that of theory\nwithout a split")
     panel.set_ylim(0.4, None)
