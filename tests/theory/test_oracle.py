@@ -14,6 +14,7 @@ from sparsetoken import (
     required_strength,
     strength_curve,
 )
+from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.theory.oracle import _StrengthSearch
 from sparsetoken.theory.oracle_rules import FIT, JUDGE, MeasuredError, rule_for
@@ -269,12 +270,12 @@ def test_rare_errors_to_a_few_percent(task: Task) -> None:
 def test_attention_is_fitted_to_other_points_than_those_that_judge_it() -> None:
     """Both sets of points have errors of their own; the fit's would look too good."""
     rule = rule_for(Task(100, 1, 3.0), "attention", "sigmoid", None)
-    sharpness = rule.at_best(3.0, rare=False).sharpness
+    fixed = rule.at_best(3.0, rare=False)
     assert {stream for _, stream, _ in rule._known} == {FIT}
-    found = rule.judged(3.0, sharpness, rare=False, tolerance=1.0)
+    found = fixed.judged(3.0, rare=False, tolerance=1.0)
     (size,) = {size for size, stream, _ in rule._known if stream == JUDGE}
-    judging = rule._errors(3.0, sharpness, size, JUDGE, False)
-    fitted = rule._errors(3.0, sharpness, rule.size, FIT, False)
+    judging = rule._errors(3.0, found.sharpness, size, JUDGE, False)
+    fitted = rule._errors(3.0, found.sharpness, fixed.size, FIT, False)
     assert found.threshold == fitted.least()[1]
     assert found.test_error == pytest.approx(judging.error(found.threshold), rel=1e-12)
     assert judging.least()[0] < found.test_error
@@ -341,6 +342,78 @@ def test_a_path_in_length_gives_what_single_searches_give(classifier: str) -> No
         task = Task(length, 1, 1.0, 0.4)
         alone = required_strength(task, error=0.08, classifier=classifier)
         assert abs(found.strength - alone.strength) <= found.uncertainty + alone.uncertainty
+
+
+# At these errors the best sharpness is near 2, and one near that of the maximum needs 1 % more strength.
+@pytest.mark.parametrize("error", [0.3, 0.35])
+def test_a_path_gives_what_single_searches_give_in_either_direction(error: float) -> None:
+    lengths = [1000, 300, 100]
+    alone = [required_strength(Task(length, 1, 1.0), error=error) for length in lengths]
+    down = strength_curve(Task(10, 1, 1.0), values=lengths, error=error)
+    up = strength_curve(Task(10, 1, 1.0), values=lengths[::-1], error=error)
+    for single, *others in zip(alone, down, list(up)[::-1], strict=True):
+        for found in others:
+            assert found.sharpness == pytest.approx(single.sharpness, rel=0.5)
+            bars = found.uncertainty + single.uncertainty
+            assert abs(found.strength - single.strength) <= bars
+
+
+def least_over_sharpness(task: Task) -> tuple[float, float]:
+    """The least error over thresholds and a fine grid of κ, on points of their own, and its bar."""
+    rule = rule_for(task, "attention", "sigmoid", None)
+    errors = []
+    with path_memory():
+        for sharpness in np.geomspace(0.4, 50, 20).tolist():
+            fitted = rule._errors(task.strength, sharpness, 8, 21, False)
+            judged = rule._errors(task.strength, sharpness, 8, 22, False)
+            terms = judged.terms(fitted.least()[1])
+            errors.append(sum(term.mean(axis=1) for term in terms))
+    least = min(errors, key=np.mean)
+    # Two standard errors of eight replicates, and what the grid's spacing of 29 % may cost.
+    return float(least.mean()), float(2 * least.std(ddof=1) / 8**0.5 + 1e-3 * least.mean())
+
+
+@pytest.mark.parametrize(
+    ("length", "error"),
+    [(10, 0.05), (10, 0.35), (100, 0.3), (1000, 0.2), (1000, 0.3), (1000, 0.35), (10**4, 0.1)],
+)
+def test_no_other_sharpness_needs_less(length: int, error: float) -> None:
+    task = Task(length, 1, 1.0)
+    found = required_strength(task, error=error)
+    # At both ends of the bar the least error is on the right side of the wanted one.
+    for side in (-1, 1):
+        strength = found.strength + side * found.uncertainty
+        least, bar = least_over_sharpness(task.replace(strength=strength))
+        assert side * (error - least) > -bar
+    at = task.replace(strength=found.strength)
+    best, (least, bar) = oracle(at), least_over_sharpness(at)
+    assert abs(best.test_error - least) < best.uncertainty + bar
+
+
+def test_a_rule_keeps_nothing_of_a_question_but_its_points() -> None:
+    rule = rule_for(Task(10, 1, 3.0), "attention", "sigmoid", None)
+    before = rule.rough(1.0, 2.0, False)
+    rule.quick(0.8, False)
+    assert rule.rough(1.0, 2.0, False) == before
+    # So near to chance the fixed rule takes more points.
+    assert rule.at_best(0.8, False).size > rule.size
+
+
+def test_sharpnesses_that_few_points_cannot_tell_apart_are_judged_on_more() -> None:
+    task = Task(1000, 1, 3.16)
+    rule = rule_for(task, "attention", "sigmoid", None)
+    fixed = rule.at_best(3.16, rare=False)
+    assert len(fixed.rivals) == 1
+    # Started at the worse of the two, more points find the better one.
+    swapped = fixed.at_sharpness(fixed.rivals[0])
+    swapped.rivals = (fixed.sharpness,)
+    for one in (fixed, swapped):
+        assert one.judged(3.16, False, 0.002).sharpness == fixed.sharpness < 4 < fixed.rivals[0]
+    # On so few points that they might come in the other order, the bar holds what that would gain.
+    alone = fixed.at_sharpness(fixed.sharpness).judged(3.16, False, 1.0)
+    both = fixed.judged(3.16, False, 1.0)
+    assert both.test_error == alone.test_error
+    assert both.uncertainty >= alone.uncertainty
 
 
 def test_a_smaller_tolerance_gives_a_smaller_bar() -> None:

@@ -50,8 +50,6 @@ _ROOT_ACCURACY = 1e-3
 _FAR = 2.0
 # A bar above this fraction of attention's strength makes bounds worth their price.
 _UNSURE = 0.2
-# Where the strength has moved less than this the best sharpness is near the last one.
-_NEAR = 0.3
 
 
 @dataclass(frozen=True)
@@ -273,19 +271,16 @@ class _StrengthSearch:
 
         `near` is the answer to a similar question.
         """
-        rough, last = self._first(), None
-        if near is not None and np.isfinite(near.uncertainty):
-            rough, last = near.strength, near.sharpness
+        known = near is not None and np.isfinite(near.uncertainty)
+        rough = near.strength if near is not None and known else self._first()
         for _ in range(_ROUNDS):
-            self._fix(rough, last)
+            self._fix(self._judge.at_best(rough, self._rare))
             following = self._root(rough)
             if following > _LARGEST_STRENGTH:
                 detail = f"no strength up to {_LARGEST_STRENGTH:g} is enough"
                 solution = Solution(Status.BEYOND_REACH, 0.0, self._steps, detail)
                 return RequiredStrength(np.inf, np.inf, None, solution)
-            moved = abs(following - rough)
-            last = self._fixed.sharpness if moved < _NEAR * rough else None
-            rough = following
+            moved, rough = abs(following - rough), following
             if moved < _SETTLED * rough or self._fixed is self._judge:
                 break
         return self._polished(rough)
@@ -297,9 +292,9 @@ class _StrengthSearch:
         above = np.sqrt(2 * np.log(length)) + 0.5 * quantile
         return float(max(min(quantile * np.sqrt(length) / max(number, 1e-3), above), 0.1))
 
-    def _fix(self, strength: float, near: float | None = None) -> None:
-        """Take the sharpness that is best at this strength, if there is one to choose."""
-        self._fixed = self._judge.at_best(strength, self._rare, near)
+    def _fix(self, fixed: Rule) -> None:
+        """Take a rule with a fixed sharpness, of which nothing is known but its error by chance."""
+        self._fixed = fixed
         self._known = {0.0: float(np.log(self._ceiling))}
 
     def _root(self, near: float) -> float:
@@ -314,7 +309,7 @@ class _StrengthSearch:
             if self._fixed is not self._judge and high > _FAR * near:
                 # Another sharpness may be far better here, and nothing is known of it below.
                 low, near = 0.0, high
-                self._fix(high)
+                self._fix(self._judge.at_best(high, self._rare))
         for share in (0.9, 0.5):
             if low == 0.0 and self._excess(share * high) > 0:
                 low = share * high
@@ -337,6 +332,9 @@ class _StrengthSearch:
         slope = self._slope(rough, 0.02)
         wanted = self._tolerance * max(-slope * rough, 1.0)
         found = self._fixed.least(rough, self._rare, wanted)
+        if found.sharpness != self._fixed.sharpness:
+            self._fix(self._fixed.at_sharpness(found.sharpness))
+            slope = self._slope(rough, 0.02)
         relative = found.uncertainty / self._error
         # Over a distance on which the error moves more than its bar, the slope is no noise.
         needed = np.clip(2 * relative / max(-slope * rough, 1e-300), 0.02, 0.5)

@@ -43,22 +43,29 @@ ORACLES = ("attention", "pooled", "vectorised", "elementwise", "bayes")
 TOLERANCE = 0.01
 
 # Points a label and replicate, as powers of two: for the answer, more until the tolerance is met; to
-# search with, and more where the error is so near to that without a signal, or there are so many
-# informative tokens that the largest one says less.
+# search with, and more where the error is above such a share of that without a signal, or there are
+# so many informative tokens that the largest one says less.
 _SIZES = (5, 7, 9, 11)
 _SEARCH_SIZE = 6
 _LARGE_SEARCH_SIZE = 7
-_WEAK = 0.8
+_WEAK = {0.6: 8, 0.8: 9}
 _MANY = 2
 _BAYES_SIZES = (7, 9, 10, 11)
 _BAYES_BUDGET = 1.5e8
-# Where the best sharpness is looked for. The error is flat around it: this much of its logarithm
-# changes nothing.
-_SHARPNESS_GRID = np.array([0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 50.0])
+# Where the best sharpness is looked for: fine enough to show a least error near averages, at a κ that
+# grows with the length from 1 to 4, besides that of the maximum.
+_SHARPNESS_GRID = np.array([0.0, 0.5, 1.0, 2.0, 3.5, 6.0, 50.0])
 _SMALL_SHARPNESS_GRID = np.array([0.0, *np.geomspace(1e-3, 100.0, 11)])
 _LOG_SPACING = 1.2
 _LEAST_SHARPNESS = 0.1
+# The error is flat around the best sharpness: this much of its logarithm changes nothing. Where the
+# neighbours on the grid are no further above it than this fraction no search is needed.
 _LOG_ACCURACY = 0.05
+_FLAT = 0.003
+# Local minima that differ by less than this fraction on few points may come in the other order on more.
+_CLOSE = 0.05
+# A choice that moves the error by less than this part of the tolerance may stay undecided.
+_UNDECIDED = 0.1
 
 # Below this sharpness the mean of all tokens says more than the largest one; less so of rare errors.
 _MILD_SHARPNESS = 0.5
@@ -145,8 +152,12 @@ class Rule(ABC):
     def quick(self, strength: float, rare: bool) -> float:
         """Return the least error on few points, to search with."""
 
-    def at_best(self, _strength: float, _rare: bool, _near: float | None = None) -> "Rule":
+    def at_best(self, _strength: float, _rare: bool) -> "Rule":
         """Return the same rule with the sharpness fixed at the best one, if there is one."""
+        return self
+
+    def at_sharpness(self, _sharpness: float | None) -> "Rule":
+        """Return the same rule with this sharpness, if it has one."""
         return self
 
 
@@ -250,13 +261,23 @@ class _Bayes(Rule):
 
 
 class _WithSharpness(Rule):
-    """A rule whose sharpness is the best one on a grid and near there, or a fixed one."""
+    """A rule whose sharpness is the best one on a grid and near there, or a fixed one.
+
+    Attributes
+    ----------
+    sharpness : float or None
+    rivals : tuple of float
+        Other κ that may be better than this one on more points.
+    size : int
+        2^size points a label and replicate to search with.
+    """
 
     grid: Array
 
     def __init__(self, task: Task, sharpness: float | None) -> None:
         self._task = task
         self.sharpness = sharpness
+        self.rivals: tuple[float, ...] = ()
         many = task.counts.mean > _MANY
         self.size = _LARGE_SEARCH_SIZE if many else _SEARCH_SIZE
 
@@ -265,50 +286,71 @@ class _WithSharpness(Rule):
         """Return the error with the best threshold on few points."""
 
     @abstractmethod
-    def judged(self, strength: float, sharpness: float, rare: bool, tolerance: float) -> Oracle:
-        """Return the error with its bar."""
+    def judged(self, strength: float, rare: bool, tolerance: float) -> Oracle:
+        """Return the error at the fixed sharpness, or at the best of its rivals, with its bar."""
 
     def least(
         self, strength: float, rare: bool | None = None, tolerance: float = TOLERANCE
     ) -> Oracle:
-        sharpness = self._best_sharpness(strength, bool(rare))
-        if rare is None and self.rough(strength, sharpness, False) < RARE:
-            rare, sharpness = True, self._best_sharpness(strength, True, sharpness)
-        return self.judged(strength, sharpness, bool(rare), tolerance)
+        fixed = self.at_best(strength, bool(rare))
+        if rare is None and fixed.quick(strength, False) < RARE:
+            rare, fixed = True, self.at_best(strength, True)
+        return fixed.judged(strength, bool(rare), tolerance)
 
     def quick(self, strength: float, rare: bool) -> float:
-        return self.rough(strength, self._best_sharpness(strength, rare), rare)
+        fixed = self.at_best(strength, rare)
+        assert fixed.sharpness is not None
+        return fixed.rough(strength, fixed.sharpness, rare)
 
-    def at_best(self, strength: float, rare: bool, near: float | None = None) -> Self:
+    def at_sharpness(self, sharpness: float | None) -> Self:
         fixed = copy(self)
-        fixed.sharpness = self._best_sharpness(strength, rare, near)
+        fixed.sharpness, fixed.rivals = sharpness, ()
         return fixed
 
-    def _best_sharpness(self, strength: float, rare: bool, near: float | None = None) -> float:
-        """Return the κ of least error: a coarse scan unless it is near one, then a search there."""
+    def at_best(self, strength: float, rare: bool) -> Self:
+        """Return the rule at the κ of least error on few points: a coarse scan, then a search."""
         if self.sharpness is not None:
-            return self.sharpness
-        grid = self.grid
-        if near is None:
-            scanned = [self.rough(strength, float(value), rare) for value in grid]
-            near = float(grid[int(np.argmin(scanned))])
-            rate = self._task.positive_rate
-            if min(scanned) > _WEAK * min(rate, 1 - rate):
-                self.size = _LARGE_SEARCH_SIZE
-        ends = np.log([_LEAST_SHARPNESS * grid[1], grid[-1]])
-        centre = float(np.clip(np.log(max(near, 1e-300)), *ends))
+            return self
+        errors = np.array([self.rough(strength, float(value), rare) for value in self.grid])
+        rate = self._task.positive_rate
+        weak = float(errors.min()) / min(rate, 1 - rate)
+        fixed = copy(self)
+        fixed.size = max([self.size, *(size for share, size in _WEAK.items() if weak > share)])
+        found = sorted(fixed._least_near(strength, place, errors, rare) for place in _low(errors))
+        (least, fixed.sharpness), *others = found
+        fixed.rivals = tuple(value for error, value in others if error < (1 + _CLOSE) * least)
+        return fixed
+
+    def _least_near(
+        self, strength: float, place: int, errors: Array, rare: bool
+    ) -> tuple[float, float]:
+        """Return the least error near a place of the grid with these errors, and its κ."""
 
         def error(logarithm: float) -> float:
             return self.rough(strength, float(np.exp(logarithm)), rare)
 
+        grid, centre = self.grid, float(self.grid[place])
+        least = (self.rough(strength, centre, rare), centre)
+        if errors[max(place - 1, 0) : place + 2].max() < (1 + _FLAT) * errors[place]:
+            return least
+        ends = np.log([_LEAST_SHARPNESS * grid[1], grid[-1]])
+        middle = float(np.clip(np.log(max(centre, 1e-300)), *ends))
         found = optimize.minimize_scalar(
             error,
-            bounds=np.clip([centre - _LOG_SPACING, centre + _LOG_SPACING], *ends),
+            bounds=np.clip([middle - _LOG_SPACING, middle + _LOG_SPACING], *ends),
             method="bounded",
             options={"maxiter": 10, "xatol": _LOG_ACCURACY},
         )
-        chosen = float(np.exp(found.x))
-        return chosen if found.fun < self.rough(strength, near, rare) else near
+        return min(least, (float(found.fun), float(np.exp(found.x))))
+
+
+def _low(errors: Array) -> list[int]:
+    """Return the places of the local minima that are close to the least one."""
+    sides = np.pad(errors, 1, constant_values=np.inf)
+    lowest = (errors < sides[:-2]) & (errors <= sides[2:])
+    return [
+        int(place) for place in np.flatnonzero(lowest & (errors <= (1 + _CLOSE) * errors.min()))
+    ]
 
 
 class LargestTokenRule(_WithSharpness):
@@ -347,22 +389,56 @@ class LargestTokenRule(_WithSharpness):
             return _Linear(self._task).least(strength).test_error
         return self._errors(strength, sharpness, self.size, FIT, rare).least()[0]
 
-    def judged(self, strength: float, sharpness: float, rare: bool, tolerance: float) -> Oracle:
+    def judged(self, strength: float, rare: bool, tolerance: float) -> Oracle:
         """Return the error on other points, more of them until the tolerance is met."""
+        assert self.sharpness is not None
         rate = self._task.positive_rate
+        chosen = (self.sharpness, *self.rivals)
         for size in _SIZES:
-            fitted = self._errors(strength, sharpness, max(size, self.size), FIT, rare)
-            _, threshold = fitted.least()
-            errors = self._errors(strength, sharpness, size, JUDGE, rare)
-            terms = errors.terms(threshold)
-            # How much a threshold that knows the points would gain: more than the best one gains.
-            gain = max(errors.error(threshold) - errors.least()[0], 0.0)
-            found = MeasuredError.of(*terms, gain)
+            best, *others = sorted(
+                (self._judgement(strength, value, size, rare) for value in chosen),
+                key=lambda item: item.fitted,
+            )
+            gains = {other.sharpness: best.gain(other) for other in others}
+            missed = best.gained + max(gains.values(), default=0.0)
+            found = MeasuredError.of(best.positive, best.negative, missed)
             if found.uncertainty <= tolerance * found.error:
                 break
+            matters = _UNDECIDED * tolerance * found.error
+            chosen = (best.sharpness, *(value for value, gain in gains.items() if gain > matters))
         # Constant guesses are rules too.
         least = min(found.error, rate, 1 - rate)
-        return Oracle(least, sharpness, threshold, found.uncertainty, found.solution)
+        return Oracle(least, best.sharpness, best.threshold, found.uncertainty, found.solution)
+
+    def _judgement(self, strength: float, sharpness: float, size: int, rare: bool) -> "_Judgement":
+        """Fit the threshold on some points and judge it on as many others."""
+        fitted = self._errors(strength, sharpness, max(size, self.size), FIT, rare)
+        least, threshold = fitted.least()
+        errors = self._errors(strength, sharpness, size, JUDGE, rare)
+        # How much a threshold that knows the points would gain: more than the best one gains.
+        gained = max(errors.error(threshold) - errors.least()[0], 0.0)
+        return _Judgement(sharpness, threshold, least, *errors.terms(threshold), gained)
+
+
+@dataclass(frozen=True, eq=False)
+class _Judgement:
+    """A sharpness and a threshold, with their error on the points that they were fitted to.
+
+    Its terms are those on other points, `gained` is what another threshold would gain there.
+    """
+
+    sharpness: float
+    threshold: float
+    fitted: float
+    positive: Array
+    negative: Array
+    gained: float
+
+    def gain(self, other: "_Judgement") -> float:
+        """Return how much less the error of another rule may be: what the same points leave open."""
+        more = (self.positive - other.positive).mean(axis=1)
+        more += (self.negative - other.negative).mean(axis=1)
+        return max(float(more.mean()) + replicate_error(more), 0.0)
 
 
 class _Summed(_WithSharpness):
@@ -381,8 +457,12 @@ class _Summed(_WithSharpness):
     def rough(self, strength: float, sharpness: float, _rare: bool) -> float:
         return self._error(strength, sharpness, judged=False).error
 
-    def judged(self, strength: float, sharpness: float, _rare: bool, _tolerance: float) -> Oracle:
-        found = self._error(strength, sharpness, judged=True)
+    def judged(self, strength: float, _rare: bool, _tolerance: float) -> Oracle:
+        assert self.sharpness is not None
+        chosen = (self.sharpness, *self.rivals)
+        known = {value: self._error(strength, value, judged=True) for value in chosen}
+        sharpness = min(chosen, key=lambda value: known[value].error)
+        found = known[sharpness]
         solution = Solution(Status.CONVERGED, residual=0.0, steps=1)
         if found.uncertainty > found.error:
             detail = "the error is below the rounding of its law"
