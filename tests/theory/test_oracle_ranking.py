@@ -5,8 +5,9 @@ import pytest
 from scipy.special import log_ndtr, ndtr, softmax
 from scipy.stats import rankdata
 
-from sparsetoken import PoissonCount, Query, Task, Training, predict
-from sparsetoken.theory.oracle_ranking import best_ranking
+from sparsetoken import ParameterError, PoissonCount, Query, Task, Training, predict
+from sparsetoken.theory.oracle import ORACLES
+from sparsetoken.theory.oracle_ranking import RANKINGS, best_ranking
 
 
 def drawn_misranked(task: Task, sharpness: float, count: int, seed: int) -> float:
@@ -55,6 +56,16 @@ def test_linear_classifiers_have_two_normal_laws() -> None:
         if classifier == "pooled":
             reached = predict(task, training, classifier=classifier)
             assert 1 - reached.auc == pytest.approx(found.misranked, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["atention", "elementwise", "gentle", ["bayes"]])
+def test_other_classifiers_are_refused(name: str) -> None:
+    with pytest.raises(ParameterError, match=r"classifier = .* 'attention', 'bayes', 'pooled'"):
+        best_ranking(Task(16, 2, 3.0), name)
+
+
+def test_every_rule_that_knows_the_signal_has_a_ranking_but_elementwise_attention() -> None:
+    assert {*RANKINGS, "elementwise"} == set(ORACLES)
 
 
 def test_rare_pairs_keep_their_digits() -> None:

@@ -1,11 +1,13 @@
 """How well a classifier that knows the signal ranks sequences (docs/theory.md, section 2)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize
 from scipy.special import ndtr
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.threads import one_thread
@@ -18,7 +20,7 @@ from sparsetoken.theory.scores import (
     likelihood_ratio_scores,
 )
 
-__all__ = ["BestRanking", "best_ranking"]
+__all__ = ["RANKINGS", "BestRanking", "best_ranking"]
 
 # Points a label and replicate, as powers of two: to choose the sharpness, and for the answer, from
 # other points than those.
@@ -53,9 +55,12 @@ class BestRanking:
 @path_memory()
 def best_ranking(task: Task, classifier: str) -> BestRanking:
     """Return 1 - AUC of "attention" at its best sharpness, of "pooled", "vectorised" or "bayes"."""
-    if classifier in _SEARCHED:
-        found = _SEARCHED[classifier](task, False)
-        return _SEARCHED[classifier](task, True) if found.misranked < _RARE else found
+    ranking = RANKINGS[validation.choice("classifier", classifier, RANKINGS)]
+    found = ranking(task, False)
+    return ranking(task, True) if found.misranked < _RARE else found
+
+
+def _linear(task: Task, _rare: bool) -> BestRanking:
     # Scores are N(0, 1) or N(Δ, 1), Δ = θR/√L.
     shifts = task.strength * task.counts.values / np.sqrt(task.length)
     return BestRanking(float(task.counts.probability @ ndtr(-shifts / np.sqrt(2))), None, 0.0)
@@ -85,7 +90,13 @@ def _bayes(task: Task, rare: bool) -> BestRanking:
     return _ranking(likelihood_ratio_scores(points, task.strength), None)
 
 
-_SEARCHED = {"attention": _attention, "bayes": _bayes}
+# For a task, on points that reach far into the tails or not.
+RANKINGS: dict[str, Callable[[Task, bool], BestRanking]] = {
+    "attention": _attention,
+    "pooled": _linear,
+    "vectorised": _linear,
+    "bayes": _bayes,
+}
 
 
 def _ranking(scores: Scores, sharpness: float | None) -> BestRanking:

@@ -5,6 +5,7 @@ none of luck's.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import Self
@@ -36,8 +37,6 @@ __all__ = [
     "Rule",
     "rule_for",
 ]
-
-ORACLES = ("attention", "pooled", "vectorised", "elementwise", "bayes")
 
 # Wanted bar, as a fraction of the error.
 TOLERANCE = 0.01
@@ -118,7 +117,7 @@ class Oracle(Record):
 def rule_for(task: Task, classifier: str, nonlinearity: str, sharpness: float | None) -> "Rule":
     """Return the rule of a classifier, once all of its settings are checked."""
     validation.instance("task", task, Task)
-    validation.choice("classifier", classifier, ORACLES)
+    validation.choice("classifier", classifier, RULES)
     validation.choice("nonlinearity", nonlinearity, NONLINEARITIES)
     if nonlinearity != "sigmoid" and classifier != "elementwise":
         accepted = f"its default for the classifier {classifier!r}: only 'elementwise' has one"
@@ -128,13 +127,7 @@ def rule_for(task: Task, classifier: str, nonlinearity: str, sharpness: float | 
         if classifier not in ("attention", "elementwise"):
             accepted = f"None for the classifier {classifier!r}, which has no sharpness"
             raise ParameterError("sharpness", sharpness, accepted)
-    if classifier == "attention":
-        return LargestTokenRule(task, sharpness, normalised=True)
-    if classifier == "elementwise":
-        if nonlinearity == "exp":
-            return LargestTokenRule(task, sharpness, normalised=False)
-        return _Summed(task, sharpness, nonlinearity)
-    return _Bayes(task) if classifier == "bayes" else _Linear(task)
+    return RULES[classifier](task, sharpness, nonlinearity)
 
 
 class Rule(ABC):
@@ -468,6 +461,23 @@ class _Summed(_WithSharpness):
             detail = "the error is below the rounding of its law"
             solution = Solution(Status.BEYOND_REACH, residual=0.0, steps=1, detail=detail)
         return Oracle(found.error, sharpness, found.threshold, found.uncertainty, solution)
+
+
+def _elementwise(task: Task, sharpness: float | None, nonlinearity: str) -> Rule:
+    if nonlinearity == "exp":
+        return LargestTokenRule(task, sharpness, normalised=False)
+    return _Summed(task, sharpness, nonlinearity)
+
+
+# The rule of each classifier for a task, a sharpness and a nonlinearity.
+RULES: dict[str, Callable[[Task, float | None, str], Rule]] = {
+    "attention": lambda task, sharpness, _: LargestTokenRule(task, sharpness, normalised=True),
+    "pooled": lambda task, *_: _Linear(task),
+    "vectorised": lambda task, *_: _Linear(task),
+    "elementwise": _elementwise,
+    "bayes": lambda task, *_: _Bayes(task),
+}
+ORACLES = tuple(RULES)
 
 
 class _Samples:
