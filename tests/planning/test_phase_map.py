@@ -153,6 +153,15 @@ def test_lines_lie_where_errors_cross() -> None:
     assert equal[0] > equal[1]
 
 
+def test_a_map_without_attention_names_no_line_of_it() -> None:
+    axes: dict[str, Any] = {"x": ("strength", STRENGTHS), "y": ("alpha", RATIOS)}
+    found = phase_map(TASK, TRAINING, classifiers=["pooled"], **axes)
+    with pytest.raises(ParameterError, match=r"classifiers = \('pooled',\).*'attention' among them"):
+        found.equality()
+    assert "who wins" in [panel.get_title() for panel in found.plot().axes]
+    assert "attention" not in str(found)
+
+
 def test_first_crossing_of_each_column() -> None:
     gaps = np.array([[1.0, -1.0, 1.0, np.nan], [-1.0, 1.0, 1.0, -1.0]])
     found = _first_crossings(gaps, np.array([2.0, 4.0]))

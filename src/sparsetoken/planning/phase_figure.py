@@ -75,19 +75,21 @@ def _draw_winners(axes: Any, found: "PhaseMap", level: float) -> None:
         shading="nearest",
         rasterized=True,
     )
+    drawn = []
     if "attention" in found.errors:
         _contour(axes, found, found.errors["attention"], level, COLOURS["black"])
         if "pooled" in found.errors:
+            drawn.append("dotted: attention = pooling")
             gain = found.errors["attention"] - found.errors["pooled"]
             _contour(axes, found, gain, 0.0, COLOURS["black"], linestyles=":")
     if found.capacities is not None:
+        drawn.append("dashed: capacity")
         _contour(axes, found, found.capacities, 1.0, COLOURS["black"], linestyles="--")
     for name in names:
         axes.plot([], [], "s", color=look_of(name).colour, alpha=0.55, label=look_of(name).label)
     axes.legend(fontsize=6, loc="lower left", frameon=True)
-    axes.set_title("who wins; dotted: attention = pooling", fontsize=8)
-    if found.capacities is not None:
-        axes.set_title("who wins; dotted: attention = pooling, dashed: capacity", fontsize=7)
+    title = f"who wins; {', '.join(drawn)}".removesuffix("; ")
+    axes.set_title(title, fontsize=9 - len(drawn))
 
 
 def _contour(

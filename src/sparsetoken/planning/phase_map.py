@@ -167,6 +167,9 @@ class PhaseMap:
         (2,)
         """
         validation.choice("rival", rival, self.errors)
+        if "attention" not in self.errors:
+            accepted = "'attention' among them, which is compared with the rival"
+            raise ParameterError("classifiers", tuple(self.errors), accepted)
         return _first_crossings(self.errors["attention"] - self.errors[rival], self.y_values)
 
     def __str__(self) -> str:
