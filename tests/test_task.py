@@ -210,3 +210,22 @@ def test_a_value_too_long_to_show_is_cut() -> None:
         Task(int("1" * 4000), 1, 1.0)
     with pytest.raises(ParameterError, match="length = <a int that cannot be shown"):
         Task(10**5000, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("training", "shared", "whole"),
+    [
+        (Training(3.0, 1.0), (6.0, 2.0), 4.0),
+        (Training(2.0, 2.0, reuse=True), (8.0, 8.0), 2.0),
+    ],
+)
+def test_all_samples_are_shared_out_as_before(
+    training: Training, shared: tuple[float, float], whole: float
+) -> None:
+    assert training.alpha == whole
+    more = training.share_out(8.0)
+    assert (more.alpha0, more.alpha1, more.alpha, more.reuse) == (*shared, 8.0, training.reuse)
+    for_readout = training.all_for_the_readout()
+    assert (for_readout.alpha1, for_readout.reuse) == (whole, False)
+    with pytest.raises(ParameterError, match="alpha = 0"):
+        training.share_out(0)

@@ -275,6 +275,57 @@ class Training(_Settings):
             accepted = f"{self.alpha0!r}, as alpha0: with reuse both are the same samples"
             raise ParameterError("alpha1", self.alpha1, accepted)
 
+    @property
+    def alpha(self) -> float:
+        """All samples per dimension (α = n/d): of query and readout, or of the one set for both.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from sparsetoken import Training
+        >>> Training(alpha0=4.0, alpha1=2.0).alpha, Training(4.0, 4.0, reuse=True).alpha
+        (6.0, 4.0)
+        """
+        return self.alpha1 if self.reuse else self.alpha0 + self.alpha1
+
+    def share_out(self, alpha: float) -> "Training":
+        """Return the training with so many samples per dimension in all, shared out as before.
+
+        Returns
+        -------
+        Training
+
+        Examples
+        --------
+        >>> from sparsetoken import Training
+        >>> more = Training(alpha0=3.0, alpha1=1.0).share_out(8.0)
+        >>> more.alpha0, more.alpha1
+        (6.0, 2.0)
+        """
+        alpha = validation.real("alpha", alpha, low=0, inclusive=False)
+        if self.reuse:
+            return self.replace(alpha0=alpha, alpha1=alpha)
+        share = self.alpha0 / (self.alpha0 + self.alpha1)
+        return self.replace(alpha0=share * alpha, alpha1=(1 - share) * alpha)
+
+    def all_for_the_readout(self) -> "Training":
+        """Return the training of a classifier without a query: its readout has all samples.
+
+        Returns
+        -------
+        Training
+
+        Examples
+        --------
+        >>> from sparsetoken import Training
+        >>> Training(alpha0=3.0, alpha1=1.0).all_for_the_readout().alpha1
+        4.0
+        """
+        return self.replace(reuse=False, alpha1=self.alpha)
+
 
 # Two scores of normal tokens are as near to each other as one over this once in 10^10 times.
 _HARD = 1e12

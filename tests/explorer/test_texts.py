@@ -41,6 +41,7 @@ LIGHT = [
     {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "sharpness"},
     {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "alpha0"},
     {"view": "capacity", "classifiers": ["attention"], "given_query": 1, "over": "alpha0"},
+    {"classifiers": ["floor"], "reuse": 1, "over": "ridge"},
     {"view": "query", "reuse": 1},
     {"view": "query", "reuse": 1, "over": "alpha1"},
     {"view": "query", "over": "ridge"},

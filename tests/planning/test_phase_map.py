@@ -156,7 +156,9 @@ def test_lines_lie_where_errors_cross() -> None:
 def test_a_map_without_attention_names_no_line_of_it() -> None:
     axes: dict[str, Any] = {"x": ("strength", STRENGTHS), "y": ("alpha", RATIOS)}
     found = phase_map(TASK, TRAINING, classifiers=["pooled"], **axes)
-    with pytest.raises(ParameterError, match=r"classifiers = \('pooled',\).*'attention' among them"):
+    with pytest.raises(
+        ParameterError, match=r"classifiers = \('pooled',\).*'attention' among them"
+    ):
         found.equality()
     assert "who wins" in [panel.get_title() for panel in found.plot().axes]
     assert "attention" not in str(found)

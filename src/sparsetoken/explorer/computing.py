@@ -195,12 +195,9 @@ def share_out(training: Training, classifier: str, alpha: float) -> Training:
 
     Where no query is learnt the readout has all of them.
     """
-    if not takes_query(classifier):
-        return training.replace(reuse=False, alpha1=alpha)
-    if training.reuse:
-        return training.replace(alpha0=alpha, alpha1=alpha)
-    share = training.alpha0 / (training.alpha0 + training.alpha1)
-    return training.replace(alpha0=share * alpha, alpha1=(1 - share) * alpha)
+    if takes_query(classifier):
+        return training.share_out(alpha)
+    return training.replace(reuse=False, alpha1=alpha)
 
 
 @one_thread

@@ -28,7 +28,6 @@ __all__ = [
     "axis_range",
     "controls",
     "field_title",
-    "samples_per_dimension",
 ]
 
 VERSION = 1
@@ -342,7 +341,7 @@ class State:
     def present(self, name: str) -> Any:
         """Return the present value of a field of the settings, or of all samples ("alpha")."""
         flat = {**self.task.to_dict(), **self.training.to_dict(), **self.query.to_dict()}
-        return {**flat, "alpha": samples_per_dimension(self.training)}[name]
+        return {**flat, "alpha": self.training.alpha}[name]
 
     def settings(self) -> dict[str, Any]:
         """Return what the view depends on, for a caption."""
@@ -350,11 +349,6 @@ class State:
         if self.given_query:
             flat |= self.query.to_dict()
         return {name: value for name, value in flat.items() if name != self.over}
-
-
-def samples_per_dimension(training: Training) -> float:
-    """Return all samples per dimension: of both parts of the data, or of the one for both."""
-    return training.alpha1 if training.reuse else training.alpha0 + training.alpha1
 
 
 def _first(kind: type) -> dict[str, Any]:

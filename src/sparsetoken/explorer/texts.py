@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sparsetoken.explorer.computing import ALL_SAMPLES, Source, share_out, takes_query
-from sparsetoken.explorer.state import State, axis_range, samples_per_dimension
+from sparsetoken.explorer.state import State, axis_range
 from sparsetoken.explorer.views import (
     DEFAULT,
     FINAL,
@@ -77,8 +77,9 @@ def _expression(line: Line, state: State) -> tuple[str, str]:
         return _curve_expression(line)
     if source.kind == "floor":
         if source.over == ALL_SAMPLES:
-            total = "value" if state.training.reuse else _total(state)
-            values = "values" if total == "value" else f"[{total} for value in values]"
+            training = _varied_texts(state.over, "value", state)["training"]
+            all_samples = state.over == ALL_SAMPLES
+            values = "values" if all_samples else f"[{training}.alpha for value in values]"
             return "floor_curve", f"floor_curve(task, values={values}).column('test_error')"
         options = f"over={source.over!r}, values=values, alpha={dict(source.options)['alpha']!r}"
         return "floor_curve", f"floor_curve(task, {options}).column('test_error')"
@@ -100,25 +101,13 @@ def _expression(line: Line, state: State) -> tuple[str, str]:
 def _shared_expression(line: Line) -> tuple[str, str]:
     """Return the code of a line over all samples, which query and readout share."""
     source = line.source
-    changed = share_out(source.training, source.classifier, 1.0)
-    parts = ["alpha0", "alpha1"] if takes_query(source.classifier) else ["alpha1"]
-    changes = ", ".join(f"{part}={getattr(changed, part)!r} * value" for part in parts)
+    learns = takes_query(source.classifier)
+    training = f"training.{'share_out(value)' if learns else 'replace(alpha1=value)'}"
     query = ", query=query" if source.query is not None else ""
     options = f"classifier={source.classifier!r}{query}"
     value = "metrics('auc')['auc']" if source.quantity == "auc" else source.quantity
-    call = f"predict(task, training.replace({changes}), {options}).{value}"
+    call = f"predict(task, {training}, {options}).{value}"
     return "predict", f"[{call} for value in values]"
-
-
-def _total(state: State) -> str:
-    """Return all samples per dimension as code, where one part of them is the value."""
-    if state.over == ALL_SAMPLES:
-        return "value"
-    if state.over == "alpha0":
-        return f"value + {state.training.alpha1!r}"
-    if state.over == "alpha1":
-        return f"{state.training.alpha0!r} + value"
-    return repr(state.training.alpha0 + state.training.alpha1)
 
 
 def _curve_expression(line: Line) -> tuple[str, str]:
@@ -225,7 +214,7 @@ def _line_command(line: Line, state: State) -> str:
     if source.over == ALL_SAMPLES:
         # No option varies both parts of the samples: the present ones alone. The points of a floor
         # lie elsewhere than those of the other lines.
-        total = samples_per_dimension(state.training)
+        total = state.training.alpha
         shared = share_out(state.training, source.classifier, total)
         options = (("alpha", total),) if source.kind == "floor" else source.options
         return _command(replace(source, training=shared, options=options), [])

@@ -25,7 +25,7 @@ from sparsetoken.explorer.computing import (
     compute,
     takes_query,
 )
-from sparsetoken.explorer.state import LIMITS, State, axis_range, samples_per_dimension
+from sparsetoken.explorer.state import LIMITS, State, axis_range
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.prediction import LEARNING
 
@@ -570,13 +570,10 @@ def _floor_line(state: State) -> Line:
     x = tuple(axis_values(state))
     over, asked = state.over, x
     if state.over in state.task.to_dict():
-        options = (("alpha", samples_per_dimension(state.training)),)
+        options = (("alpha", state.training.alpha),)
     elif state.over != ALL_SAMPLES:
         varied = [vary(state.over, value, state.task, state.training, state.query) for value in x]
-        over, asked = (
-            ALL_SAMPLES,
-            tuple(samples_per_dimension(training) for _, training, _ in varied),
-        )
+        over, asked = ALL_SAMPLES, tuple(training.alpha for _, training, _ in varied)
     source = Source("floor", "floor", state.task, state.training, None, over, "test_error", options)
     return Line("floor", source, x, asked, FLOOR)
 
@@ -650,12 +647,11 @@ def _map(state: State) -> list[Line]:
     for row in _rows(state, "predict", state.classifiers, state.quantity, MAP):
         source, training = row.source, row.source.training
         if not takes_query(source.classifier):
-            whole = training.replace(reuse=False, alpha1=samples_per_dimension(training))
             asked, over = row.x, state.over
             if over in ("alpha0", "alpha1"):
                 at = [vary(over, value, training)[0] for value in row.x]
-                asked, over = tuple(samples_per_dimension(item) for item in at), "alpha1"
-            source = replace(source, training=whole, over=over)
+                asked, over = tuple(item.alpha for item in at), "alpha1"
+            source = replace(source, training=training.all_for_the_readout(), over=over)
             row = replace(row, source=source, asked=asked)
         rows.append(_flat(row) if _is_flat(row.source) else row)
     if "attention" not in state.classifiers:
@@ -712,7 +708,7 @@ def _numbers_here(state: State, lines: Sequence[Line]) -> list[Line]:
     for line in lines:
         asked = value
         if line.source.over == ALL_SAMPLES:
-            asked = samples_per_dimension(state.training)
+            asked = state.training.alpha
         elif line.source.over != state.over:
             asked = line.asked[0]
         found.append(replace(line, x=(value,), asked=(asked,)))

@@ -332,10 +332,7 @@ def _settings(name: str, value: Any, task: Task, training: Training) -> tuple[Ta
     if name != _TOTAL:
         varied = vary(name, value, task, training)
         return varied[0], varied[1]
-    value = validation.real(name, value, low=0, inclusive=False)
-    share = 1.0 if training.reuse else training.alpha0 / (training.alpha0 + training.alpha1)
-    other = 1.0 if training.reuse else 1 - share
-    return task, training.replace(alpha0=share * value, alpha1=other * value)
+    return task, training.share_out(value)
 
 
 def _row(
@@ -354,18 +351,11 @@ def _row(
     if kind == "capacity":
         return [_capacity_ratio(*settings) for settings in row]
     if not LAWS[kind].takes_query:
-        row = [(task, _all_for_the_readout(training)) for task, training in row]
+        row = [(task, training.all_for_the_readout()) for task, training in row]
     path = Predictor(kind, None, Usage(), tolerance)
     with one_thread:
         predictions = [path.predict(*settings) for settings in row]
     return [one.test_error if one.solution.converged else np.nan for one in predictions]
-
-
-def _all_for_the_readout(training: Training) -> Training:
-    """Return the training of a classifier without a query, which needs no samples for one."""
-    if training.reuse:
-        return training
-    return training.replace(alpha1=training.alpha0 + training.alpha1)
 
 
 def _capacity_ratio(task: Task, training: Training) -> float:
