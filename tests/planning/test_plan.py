@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from sparsetoken import (
     ParameterError,
     Plan,
+    PoissonCount,
     Task,
     align,
     floor,
@@ -29,10 +30,11 @@ from sparsetoken.planning.best_training import (
     total_samples,
 )
 from sparsetoken.planning.crossing import least_enough
-from sparsetoken.planning.plan import MOST_PREDICTIONS
+from sparsetoken.planning.plan import most_predictions
 from sparsetoken.planning.plan_check import _assured, _disagreement
 from sparsetoken.planning.sensitivity import anti_alignments, sensitivities
 from sparsetoken.task import Training
+from sparsetoken.theory.laws import LAWS, ClassifierLaw, FeatureLaw, pooled_law
 from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.theory.prediction import Prediction, Predictor
 
@@ -118,7 +120,7 @@ def test_a_plan_takes_no_more_predictions_than_stated(
     )
     assert found.training is not None
     assert len(made) == found.predictions == told[-1][0] <= told[-1][1]
-    assert found.predictions <= MOST_PREDICTIONS <= 400
+    assert found.predictions <= most_predictions() <= 400
     assert "at most 400 predictions in all" in " ".join((plan.__doc__ or "").split())
 
 
@@ -141,7 +143,7 @@ def test_no_landscape_takes_more_predictions_than_stated(
     area = property(lambda one: 1 - one.test_error)
     monkeypatch.setattr(Prediction, "auc", area)
     found = plan(task, dimension=64, trials=0, **{metric: 0.14 if metric == "error" else 0.86})
-    assert len(made) == found.predictions <= MOST_PREDICTIONS
+    assert len(made) == found.predictions <= most_predictions()
     assert len(made) > 150
 
 
@@ -192,6 +194,28 @@ def test_alternatives_are_what_they_say() -> None:
     # The other way to share out the samples takes more of them.
     (other,) = (one for name, one in found.items() if name.startswith("attention"))
     assert (other.samples or 0) > (planned().samples or 0)
+
+
+def test_a_classifier_from_outside_is_a_rival(monkeypatch: pytest.MonkeyPatch) -> None:
+    def law(task: Task, *_: Any) -> FeatureLaw:
+        assert task.fixed_informative  # refuses a law of their number, as the documented example
+        return pooled_law(task)
+
+    monkeypatch.setitem(LAWS, "summed", ClassifierLaw(law))
+    options: dict[str, Any] = {"samples": 300, "dimension": 60, "trials": 0, "losses": ("square",)}
+    found = plan(Task(8, 2, 3.0), **options)
+    rivals = {one.name: one for one in found.alternatives}
+    assert rivals["summed"].value == rivals["pooled"].value
+    assert rivals["summed"].limit is None  # its oracle is not known
+    assert found.predictions <= most_predictions()
+    labels = [line.get_label() for line in found.plot().get_lines()]
+    assert "summed" in labels
+    # A target that it cannot reach, and a task that it does not take.
+    beyond = str(plan(Task(8, 1, 1.0), error=0.1, dimension=60, trials=0))
+    assert "summed           was not found to reach it" in beyond
+    drawn = plan(Task(8, PoissonCount(2), 3.0), **options)
+    assert "summed           not computed: informative = 'poisson:2'" in str(drawn)
+    assert "summed" not in [line.get_label() for line in drawn.plot().get_lines()]
 
 
 def test_settings_bear_the_positives_that_chance_draws() -> None:

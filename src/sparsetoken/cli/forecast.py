@@ -6,6 +6,7 @@ import click
 
 from sparsetoken.cli.data import answer_from_data, data_options
 from sparsetoken.cli.options import workers_option
+from sparsetoken.planning.defaults import ASSURANCE
 
 __all__ = ["forecast"]
 
@@ -34,7 +35,11 @@ _MODELS = {
     help="Up to how many times the data to look.",
 )
 @click.option(
-    "--assurance", type=float, default=0.8, show_default=True, help="How sure to be of the target."
+    "--assurance",
+    type=float,
+    default=ASSURANCE,
+    show_default=True,
+    help="How sure to be of the target.",
 )
 @click.option("--repeats", type=int, default=3, show_default=True, help="Repeats of five folds.")
 @click.option(

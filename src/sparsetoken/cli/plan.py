@@ -23,6 +23,7 @@ from sparsetoken.cli.output import (
     tell_written,
 )
 from sparsetoken.files import write_text
+from sparsetoken.planning.defaults import ASSURANCE, TRIALS
 
 if TYPE_CHECKING:
     from sparsetoken.planning.plan import Plan
@@ -39,14 +40,14 @@ __all__ = ["plan"]
 @click.option(
     "--assurance",
     type=float,
-    default=0.8,
+    default=ASSURANCE,
     show_default=True,
     help="Share of repeated studies that should reach the target.",
 )
 @click.option(
     "--trials",
     type=int,
-    default=40,
+    default=TRIALS,
     show_default=True,
     help="Simulated studies for each number of samples; 0 for none.",
 )

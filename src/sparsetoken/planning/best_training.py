@@ -12,6 +12,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.crossing import least_enough
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment, with_sharpness
+from sparsetoken.theory.laws import classifier_law
 from sparsetoken.theory.prediction import Prediction, Predictor
 from sparsetoken.theory.usage import Usage
 
@@ -19,8 +20,8 @@ __all__ = [
     "COARSE",
     "FEWEST_SAMPLES",
     "FINEST",
+    "GOALS",
     "LARGEST_RATIO",
-    "METRICS",
     "MOST_PREDICTIONS",
     "SCHEDULES",
     "TOLERANCE",
@@ -36,12 +37,12 @@ __all__ = [
 ]
 
 # What a plan may aim at: the field of a prediction, and whether less of it is better.
-METRICS = {"error": ("test_error", True), "auc": ("auc", False)}
+GOALS = {"error": ("test_error", True), "auc": ("auc", False)}
 
 
 def loss_of(metric: str, value: float) -> float:
     """Return what is to be made small: an error, or 1 - AUC; and from that the value again."""
-    return value if METRICS[metric][1] else 1 - value
+    return value if GOALS[metric][1] else 1 - value
 
 
 def chance_of(metric: str, task: Task) -> float:
@@ -186,7 +187,7 @@ class TrainingSearch:
 
     Parameters
     ----------
-    metric : a name of `METRICS`
+    metric : a name of `GOALS`
     goal : float, optional
         The loss that is sought.
     limit : float
@@ -211,6 +212,7 @@ class TrainingSearch:
     ) -> None:
         self.task = task
         self.classifier = classifier
+        self._learns_query = classifier_law(classifier).takes_query
         self.metric = metric
         self.most = most
         self._ratios = (max(fewest, _SMALLEST_RATIO), LARGEST_RATIO)
@@ -250,12 +252,12 @@ class TrainingSearch:
             return path.predict(task, candidate.training(self.task))
 
     def _loss(self, prediction: Prediction) -> float:
-        loss = loss_of(self.metric, float(getattr(prediction, METRICS[self.metric][0])))
+        loss = loss_of(self.metric, float(getattr(prediction, GOALS[self.metric][0])))
         return loss if np.isfinite(loss) and prediction.solution.converged else np.inf
 
     def axes(self, candidate: VariedTraining) -> list[_Axis]:
         """Return what there is to choose."""
-        if self.classifier != "attention":
+        if not self._learns_query:
             return [_LINEAR_RIDGE]
         names = ["sharpness", "ridge"]
         if candidate.schedule == "split":
@@ -384,7 +386,7 @@ class TrainingSearch:
 
     def _with_better_rates(self, candidate: VariedTraining) -> VariedTraining:
         """Return the candidate, with the rates that align its query best if that is no worse."""
-        if self.classifier != "attention":
+        if not self._learns_query:
             return candidate
         aligned = self._with_rates(candidate)
         worse = self.at(aligned).loss > self.at(candidate).loss * (1 + _GAIN)
@@ -398,7 +400,7 @@ class TrainingSearch:
         self, alpha: float, schedule: str = "split", loss: str = "logistic"
     ) -> VariedTraining:
         """Return where to begin a search at a sample ratio."""
-        if self.classifier != "attention":
+        if not self._learns_query:
             return VariedTraining(alpha, schedule="readout only")
         best = self._begun(VariedTraining(alpha, schedule=schedule, loss=loss))
         if self._goal is None:
@@ -407,7 +409,7 @@ class TrainingSearch:
 
     def _begun(self, first: VariedTraining) -> Found:
         """Return the best of a few sharpnesses, with the rates that align the query best."""
-        if self.classifier != "attention":
+        if not self._learns_query:
             return self.at(first)
         aligned = self._with_rates(first)
         tries = [self.at(replace(aligned, sharpness=value)) for value in _SHARPNESSES]

@@ -12,6 +12,7 @@ from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
 from sparsetoken.planning.curve_families import families
 from sparsetoken.planning.curve_posterior import CurvePosterior, fit_curves, weighted_quantile
+from sparsetoken.planning.defaults import ASSURANCE
 from sparsetoken.planning.learning_curve import (
     FOLDS,
     LearningCurve,
@@ -23,12 +24,12 @@ from sparsetoken.planning.learning_curve import (
     planned_sizes,
     rows_of,
 )
+from sparsetoken.planning.parallel import Count
 from sparsetoken.records import Record, to_frame
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Backtest", "Forecast", "Outlook", "RequiredSamples", "agrees", "forecast"]
 
-_ASSURANCE = 0.8
 # The ends and the middle of an 80 % band.
 _LEVELS = np.array([0.1, 0.5, 0.9])
 _BAND = 1.28
@@ -276,7 +277,7 @@ def forecast(
     *,
     target: float | None = None,
     horizon: float = 8,
-    assurance: float = _ASSURANCE,
+    assurance: float = ASSURANCE,
     repeats: int = 3,
     smallest: int | None = None,
     backtest: bool = True,
@@ -339,11 +340,11 @@ def forecast(
     seed = validation.integer("seed", seed, low=0)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     _check_target(target, labels)
-    if target is None and assurance != _ASSURANCE:
+    if target is None and assurance != ASSURANCE:
         raise ParameterError("assurance", assurance, "its default without a target")
     sizes = planned_sizes(labels, smallest)
     half = _half(labels, seed) if backtest else None
-    count = _Count(FOLDS * repeats * len(sizes), progress)
+    count = Count(progress, FOLDS * repeats * len(sizes))
     options: dict[str, Any] = {
         "repeats": repeats,
         "seed": seed,
@@ -395,20 +396,6 @@ def _forecast(
         shapes={family.name: float(share) for family, share in shares},
         _posterior=posterior,
     )
-
-
-class _Count:
-    """Counts fits over both learning curves, for the caller's progress."""
-
-    def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
-        self.total = total
-        self._done = 0
-        self._progress = progress
-
-    def one_more(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, self.total)
 
 
 def _check_target(target: float | None, y: Array) -> None:

@@ -1,4 +1,4 @@
-"""Independent calls, one after another or in worker processes."""
+"""Independent calls, one after another or in worker processes, and how much of the work is done."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -7,9 +7,28 @@ from typing import TypeVar
 from sparsetoken.extensions import additions, make_known
 from sparsetoken.numerics.memory import path_memory
 
-__all__ = ["finished"]
+__all__ = ["Count", "finished"]
 
 T = TypeVar("T")
+
+
+class Count:
+    """Counts what is done for the caller's progress, which is called as progress(done, total)."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        self.total = total
+        self._progress = progress
+        self._done = 0
+
+    def one_more(self) -> None:
+        """Count one."""
+        self.more(1)
+
+    def more(self, count: int) -> None:
+        """Count several at once."""
+        self._done += count
+        if self._progress is not None:
+            self._progress(min(self._done, self.total), self.total)
 
 
 def finished(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[tuple[int, T]]:

@@ -17,14 +17,15 @@ from sparsetoken.planning.best_training import (
     loss_of,
     total_samples,
 )
+from sparsetoken.planning.defaults import ASSURANCE, TRIALS
+from sparsetoken.planning.parallel import Count
 from sparsetoken.planning.plan_check import MOST_SIZES, Assurance, check_plan
 from sparsetoken.planning.plan_search import (
-    LINEAR,
-    MOST_SEARCHED,
     Alternative,
     PlanSearch,
     Searched,
     least_loss,
+    most_searched,
 )
 from sparsetoken.planning.sensitivity import (
     MOST_SENSITIVITY,
@@ -36,13 +37,11 @@ from sparsetoken.planning.study_text import study_text
 from sparsetoken.records import Record, rate_text, share_text, with_error
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment
+from sparsetoken.theory.laws import LAWS
 from sparsetoken.validation import ParameterError
 
-__all__ = ["MOST_PREDICTIONS", "Alternative", "Plan", "plan"]
+__all__ = ["Alternative", "Plan", "most_predictions", "plan"]
 
-_ASSURANCE = 0.8
-# Predictions of a plan at the most, all told: below 400.
-MOST_PREDICTIONS = MOST_SEARCHED + MOST_SENSITIVITY
 # A query with a smaller cosine is hardly better than none, nor is an error above this share of that
 # of always naming the more frequent class.
 _WEAK_ALIGNMENT = 0.5
@@ -85,7 +84,7 @@ class Plan(Record):
         The plan in simulated studies at this dimension; None without trials.
     warnings : tuple of str
     predictions : int
-        How many predictions the whole plan took: at most `MOST_PREDICTIONS`.
+        How many predictions the whole plan took: at most `most_predictions()`.
     """
 
     task: Task
@@ -174,8 +173,8 @@ def plan(
     error: float | None = None,
     auc: float | None = None,
     samples: int | None = None,
-    assurance: float = _ASSURANCE,
-    trials: int = 40,
+    assurance: float = ASSURANCE,
+    trials: int = TRIALS,
     losses: tuple[str, ...] = ("logistic", "square"),
     seed: int = 0,
     workers: int = 1,
@@ -186,7 +185,7 @@ def plan(
     Give one of `error`, `auc` and `samples`. Split, sharpness, rates, ridge and loss are chosen by
     exact predictions. The best found is reported, with how wide the optimum is. What others need and
     what happens if a setting is not as planned are predicted as well, with at most 400 predictions in
-    all. Then the plan is checked by simulated studies at this dimension.
+    all, and 40 more for each classifier without a query that was registered from outside. Then the plan is checked by simulated studies at this dimension.
 
     Parameters
     ----------
@@ -229,14 +228,14 @@ def plan(
     trials, seed, workers = _checked_studies(trials, seed, workers)
     metric, goal = _goal(task, error, auc, samples)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
-    if samples is not None and assurance != _ASSURANCE:
+    if samples is not None and assurance != ASSURANCE:
         raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
-    if not trials and assurance != _ASSURANCE:
+    if not trials and assurance != ASSURANCE:
         raise ParameterError(
             "assurance", assurance, "its default with trials = 0: none is simulated"
         )
     _check_losses(losses)
-    count = _Count(progress, MOST_PREDICTIONS + MOST_SIZES * trials)
+    count = Count(progress, most_predictions() + MOST_SIZES * trials)
     search = PlanSearch(
         task=task,
         dimension=dimension,
@@ -275,6 +274,11 @@ def plan(
         drafted = replace(drafted, assurance=checked)
     exhausted = searched is not None and searched.exhausted
     return replace(drafted, warnings=tuple(_warnings(drafted, exhausted)))
+
+
+def most_predictions() -> int:
+    """Return how many predictions a plan takes at the most, all told."""
+    return most_searched() + MOST_SENSITIVITY
 
 
 def _checked_studies(trials: int, seed: int, workers: int) -> tuple[int, int, int]:
@@ -351,23 +355,6 @@ def _goal(
     return "error", validation.real("error", error, low=0, high=chance, inclusive=False)
 
 
-class _Count:
-    """Counts predictions and simulated studies for the caller's progress."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = 0
-
-    def one_more(self) -> None:
-        self.more(1)
-
-    def more(self, count: int) -> None:
-        self._done += count
-        if self._progress is not None:
-            self._progress(min(self._done, self._total), self._total)
-
-
 def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
     if exhausted:
         yield (
@@ -375,7 +362,7 @@ def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
             "training may exist."
         )
     for one in drafted.alternatives:
-        if one.name in LINEAR:
+        if one.name in LAWS:
             yield from _rival_warning(one, drafted)
     if drafted.training is None:
         return
@@ -476,7 +463,9 @@ def _is_beyond(limit: float, found: Plan) -> bool:
 def _alternative_text(one: Alternative, found: Plan) -> str:
     if one.unknown is not None:
         return f"not computed: {one.unknown}"
-    if one.samples is None and one.limit is not None:
+    if one.samples is None:
+        if one.limit is None:
+            return "was not found to reach it"
         verdict = "cannot reach it" if _is_beyond(one.limit, found) else "was not found to reach it"
         return f"{verdict} (its limit is {rate_text(one.limit)})"
     value = "" if one.value is None else f", {rate_text(one.value)}"

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtri
 
 from sparsetoken.arrays import Array
-from sparsetoken.planning.best_training import METRICS, enlarged, total_samples
+from sparsetoken.planning.best_training import GOALS, enlarged, total_samples
 from sparsetoken.records import Record, rate_text, share_text, with_error
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Task, Training
@@ -92,7 +92,7 @@ def check_plan(
 ) -> Assurance:
     """Simulate the planned study, and larger ones until enough of them reach the target."""
     metric, target, assurance = wanted
-    field, smaller = METRICS[metric]
+    field, smaller = GOALS[metric]
 
     def outcomes(multiple: float) -> Array:
         result: Simulation = simulate(

@@ -8,13 +8,12 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.best_training import (
-    METRICS,
+    GOALS,
     TOLERANCE,
     TrainingSearch,
     enlarged,
     loss_of,
 )
-from sparsetoken.planning.plan_search import LINEAR
 from sparsetoken.plotting import (
     COLOURS,
     LOOKS,
@@ -29,6 +28,7 @@ from sparsetoken.plotting import (
 )
 from sparsetoken.records import share_text
 from sparsetoken.theory.floor import floor_curve
+from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.prediction import predict
 
 if TYPE_CHECKING:
@@ -60,15 +60,16 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
         title = f"{describe(settings)}\n{sharing}, {describe(chosen)}"
         figure.suptitle(title, fontsize=8, color="0.35")
     samples = found.samples * _MULTIPLES
-    field, _ = METRICS[found.metric]
+    field, _ = GOALS[found.metric]
     outcomes = [
         predict(task, enlarged(training, multiple), tolerance=TOLERANCE) for multiple in _MULTIPLES
     ]
     values = [getattr(one, field) for one in outcomes]
     draw_theory(axes, samples, values, look_of("attention"))
-    for name in LINEAR:
+    computed = [one.name for one in found.alternatives if one.unknown is None]
+    for name in (name for name in computed if name in LAWS):
         draw_theory(axes, samples, _best_linear(found, name, samples), look_of(name))
-    known = all(one.unknown is None for one in found.alternatives)
+    known = "floor" in computed
     if found.metric == "error" and known:
         floors = floor_curve(task, values=samples / found.dimension, tolerance=1e-2)
         draw_theory(axes, samples, floors.column("test_error"), LOOKS["bayes"], linestyle=":")

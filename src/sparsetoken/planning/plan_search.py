@@ -10,8 +10,8 @@ import numpy as np
 from sparsetoken.planning.best_training import (
     FEWEST_SAMPLES,
     FINEST,
+    GOALS,
     LARGEST_RATIO,
-    METRICS,
     MOST_PREDICTIONS,
     SCHEDULES,
     Found,
@@ -25,22 +25,22 @@ from sparsetoken.planning.parallel import finished
 from sparsetoken.records import Record
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.floor import Floor, floor, learnable_overlaps
-from sparsetoken.theory.oracle import oracle, required_strength
+from sparsetoken.theory.laws import LAWS
+from sparsetoken.theory.oracle import ORACLES, oracle, required_strength
 from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.theory.prediction import Prediction, predict
 from sparsetoken.validation import ParameterError
 
 __all__ = [
-    "LINEAR",
-    "MOST_SEARCHED",
     "Alternative",
     "PlanSearch",
     "Searched",
     "least_loss",
+    "most_searched",
+    "rivals",
 ]
 
-# Rivals: classifiers without a query, and learners by what their fields of `Floor` begin with.
-LINEAR = ("pooled", "vectorised")
+# Learners, by what their fields of `Floor` begin with.
 _FLOORS = {"message passing": "reachable_", "floor": ""}
 _UNKNOWN = "theory knows none for so many, or so unevenly many, informative tokens"
 # Ranking with several informative tokens takes seconds for longer sequences, each time.
@@ -52,7 +52,6 @@ _FIRST_ALPHA = 4.0
 # Predictions at the most: for a rival, and for the number of samples that is just enough.
 _MOST_RIVAL = 40
 _MOST_FINAL = 10
-MOST_SEARCHED = MOST_PREDICTIONS * len(SCHEDULES) + _MOST_RIVAL * len(LINEAR) + _MOST_FINAL
 # Ratios between which the floor's least sample ratio is sought, and floors at the most.
 _FLOOR_RATIOS = (1e-3, 1e4)
 _MOST_FLOOR = 20
@@ -81,8 +80,8 @@ class Alternative(Record):
     ----------
     name : str
         "attention, split" or "attention, no split" (the plan's other way to share out the samples),
-        "pooled", "vectorised", "message passing" (the best known efficient learner) or "floor"
-        (any learner).
+        a classifier without a query such as "pooled", "message passing" (the best known efficient
+        learner) or "floor" (any learner).
     samples : int or None
         Samples for the target; None where it is out of reach.
     value : float or None
@@ -109,6 +108,16 @@ class Searched:
     widths: dict[str, tuple[float, float]]
     predictions: int
     exhausted: bool
+
+
+def rivals() -> list[str]:
+    """Return the classifiers without a query, which a plan compares attention with."""
+    return [name for name, law in LAWS.items() if not law.takes_query]
+
+
+def most_searched() -> int:
+    """Return how many predictions a search takes at the most."""
+    return MOST_PREDICTIONS * len(SCHEDULES) + _MOST_RIVAL * len(rivals()) + _MOST_FINAL
 
 
 def least_loss(task: Task, metric: str, classifier: str = "attention") -> float:
@@ -144,10 +153,9 @@ class PlanSearch:
         `more` is told of finished predictions. The training is None if there is none.
         """
         schedules = () if self._beyond(self.limit) else SCHEDULES
-        rivals = [*LINEAR, _ANY_LEARNER]
         calls: list[Callable[[], Any]] = [
             *(partial(self.scheduled, schedule) for schedule in schedules),
-            *(partial(self.rival, name) for name in rivals),
+            *(partial(self.rival, name) for name in (*rivals(), _ANY_LEARNER)),
         ]
         found: dict[int, Any] = {}
         for index, result in finished(calls, workers):
@@ -214,12 +222,16 @@ class PlanSearch:
         """Return what other classifiers need or reach."""
         if name == _ANY_LEARNER:
             return _Rivals(tuple(self._floors()), 0)
-        limit = least_loss(self.task, self.metric, name)
-        search = self._of(name, limit, most=_MOST_RIVAL)
+        limit = least_loss(self.task, self.metric, name) if name in ORACLES else None
+        search = self._of(name, limit or 0.0, most=_MOST_RIVAL)
         start = search.start(self.budget or _FIRST_ALPHA)
-        found = None if self._beyond(limit) else self._solve(search, start)
-        if found is not None:
-            found = self._steadied(search, found)
+        try:
+            found = None if self._beyond(limit or 0.0) else self._solve(search, start)
+            if found is not None:
+                found = self._steadied(search, found)
+        except ParameterError as error:  # a law from outside may be that of some tasks only
+            refused = Alternative(name, None, None, limit, str(error))
+            return _Rivals((refused,), search.predictions)
         return _Rivals((self._alternative(name, found, limit),), search.predictions)
 
     def _alternative(self, name: str, found: Found | None, limit: float | None) -> Alternative:
@@ -304,21 +316,25 @@ class PlanSearch:
     def settled(self, found: VariedTraining) -> tuple[Training, Prediction, int]:
         """Return the training in the digits of a plan, its fine prediction, and how many of these.
 
-        Samples are whole numbers, settings have three digits: what is told is the plan. For a goal, the least number of samples with which the fine prediction reaches it.
+        Samples are whole numbers, settings have three digits: what is told is the plan. For a goal,
+        the least number of samples with which the fine prediction reaches it.
         """
         above = 1.0
         if self.goal is not None:
             above = min(self.goal - self.limit, chance_of(self.metric, self.task) - self.goal)
         tolerance = min(_FINE, max(_FINE_SHARE * above, FINEST))
 
-        @cache
+        known: dict[int, Prediction] = {}
+
         def outcome(samples: int) -> Prediction:
-            training = _with_samples(found, self.task, self.dimension, samples)
-            return predict(self.task, training, tolerance=tolerance)
+            if samples not in known:
+                training = _with_samples(found, self.task, self.dimension, samples)
+                known[samples] = predict(self.task, training, tolerance=tolerance)
+            return known[samples]
 
         def loss(samples: float) -> float:
             prediction = outcome(_whole(samples))
-            return loss_of(self.metric, float(getattr(prediction, METRICS[self.metric][0])))
+            return loss_of(self.metric, float(getattr(prediction, GOALS[self.metric][0])))
 
         samples = max(found.alpha * self.dimension, FEWEST_SAMPLES)
         if self.goal is not None:
@@ -333,7 +349,7 @@ class PlanSearch:
             )
             samples = enough or samples
         training = _with_samples(found, self.task, self.dimension, _whole(samples))
-        return training, outcome(_whole(samples)), outcome.cache_info().currsize
+        return training, outcome(_whole(samples)), len(known)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.best_training import (
     COARSE,
     FEWEST_SAMPLES,
-    METRICS,
+    GOALS,
     TOLERANCE,
     enlarged,
     loss_of,
@@ -126,7 +126,7 @@ class _Outcomes:
         self.predictions += 1
         path = self._coarse if coarse else self._fine
         with one_thread:
-            value = float(getattr(path.predict(task, training), METRICS[self._metric][0]))
+            value = float(getattr(path.predict(task, training), GOALS[self._metric][0]))
         return loss_of(self._metric, value)
 
 

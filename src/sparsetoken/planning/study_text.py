@@ -1,11 +1,11 @@
 """The file of a study that checks a plan."""
 
+from sparsetoken.planning.defaults import TRIALS
 from sparsetoken.task import Task, Training
 
 __all__ = ["study_text"]
 
 _MULTIPLES = (0.5, 0.75, 1.0, 1.5, 2.0)
-_TRIALS = 40
 
 
 def study_text(task: Task, training: Training, dimension: int, target: float | None) -> str:
@@ -15,7 +15,7 @@ def study_text(task: Task, training: Training, dimension: int, target: float | N
         f'title = "Check of a plan{goal}"',
         'classifiers = ["attention", "pooled"]',
         f"dimensions = {dimension}",
-        f"trials = {_TRIALS}",
+        f"trials = {TRIALS}",
         'zip = [["training.alpha0", "training.alpha1"]]',
         "",
         "[task]",
