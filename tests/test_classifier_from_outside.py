@@ -81,8 +81,8 @@ def test_a_map_predicts_an_imported_classifier_in_worker_processes(folder: Path)
     rows = json.loads(run(folder, *words, *options))["results"]
     assert len(rows) == 4
     for row in rows:
-        assert 0 < row["test_error_summed"] < 0.5
-        assert row["test_error_summed"] != row["test_error_pooled"]
+        assert 0 < row["summed_test_error"] < 0.5
+        assert row["summed_test_error"] != row["pooled_test_error"]
 
 
 IN_WORKERS = """
@@ -158,6 +158,57 @@ if __name__ == "__main__":
     print(abs(numbers[0]["rows"][0]["value"] - here) < 2e-3)
     print("dot" in {message["kind"] for message in Simulating(state).messages()})
 """
+
+
+OTHER_VIEWS = """
+import sys
+
+from sparsetoken.extensions import import_extensions
+
+import_extensions(["summed", "summed_at_any_length"])
+
+from sparsetoken import ParameterError, Task, Training, phase_map
+from sparsetoken.explorer.looks import line_looks
+from sparsetoken.explorer.state import State
+from sparsetoken.explorer.views import FIRST, pieces
+
+values = {"view": "map", "classifiers": ["summed", "pooled"], "ridge": 0.1}
+(found,) = pieces(State.from_values(values), FIRST, lambda: None)
+print([row[0] is not None for row in found["values"]["summed"]].count(True))
+moved = {"view": "shift", "classifiers": ["summed_at_any_length"], "ridge": 0.1, "points": 3}
+names = [piece["name"] for piece in pieces(State.from_values(moved), FIRST, lambda: None)]
+print(names, set(names) < set(line_looks()))
+for view, name in (("shift", "summed"), ("query", "summed"), ("inside", "summed")):
+    try:
+        State.from_values({"view": view, "classifiers": [name]})
+    except ParameterError as error:
+        print(error)
+axes = {"x": ("strength", [2.0, 3.0]), "y": ("alpha", [1.0, 2.0])}
+print(list(phase_map(Task(8, 2, 3.0), Training(2.0, 2.0, ridge=0.1), **axes).errors))
+"""
+
+AT_ANY_LENGTH = """
+from dataclasses import replace
+
+from sparsetoken.theory.laws import LAWS
+
+LAWS["summed_at_any_length"] = replace(LAWS["pooled"])
+"""
+
+
+def test_maps_and_shifts_take_an_imported_classifier_and_other_views_refuse_it_by_name(
+    folder: Path,
+) -> None:
+    (folder / "summed_at_any_length.py").write_text(AT_ANY_LENGTH)
+    (folder / "views.py").write_text(OTHER_VIEWS)
+    side, drawn, shift, query, inside, mapped = run_python(folder, "views.py").splitlines()
+    assert side == "5"
+    assert drawn == "['summed_at_any_length', 'summed_at_any_length, bias moved'] True"
+    assert "classifiers = 'summed'" in shift
+    assert "'summed_at_any_length'" in shift
+    for refused in (query, inside):
+        assert refused.endswith("classifiers = 'summed' is not valid: expected one of 'attention'")
+    assert mapped == "['attention', 'pooled', 'vectorised', 'summed', 'summed_at_any_length']"
 
 
 def test_the_explorer_draws_an_imported_classifier_and_simulates_it(folder: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_map_as_text_json_csv_and_picture(tmp_path: Path) -> None:
     assert code == 0
     rows = json.loads(output)["results"]
     assert [row["length"] for row in rows] == [5, 9, 5, 9]
-    assert table.read_text().startswith("length,alpha,test_error_attention")
+    assert table.read_text().startswith("length,alpha,attention_test_error")
     assert picture.stat().st_size > 1000
     code, output, _ = invoke(*options)
     assert code == 0

@@ -31,6 +31,7 @@ from sparsetoken.explorer.snapshot import write_snapshot
 from sparsetoken.explorer.state import State
 from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture
 from sparsetoken.explorer.workers import Crew, in_a_process
+from sparsetoken.plotting import LOOKS
 from sparsetoken.validation import ParameterError
 
 HOST = "127.0.0.1:8719"
@@ -63,6 +64,9 @@ def test_the_page_and_its_files(client: TestClient) -> None:
     about = client.get("/about.json").json()
     assert about["views"]["learning"]["title"] == "Learning curves"
     assert len(about["tour"]) == 5
+    drawn = about["looks"]["pooled"]
+    look = LOOKS["pooled"]
+    assert (drawn["label"], drawn["colour"], drawn["symbol"]) == (look.label, look.colour, "square")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +317,7 @@ def test_usual_settings_are_computed_ahead_while_no_client_waits(
         @property
         def busy(self) -> bool:
             self.looks += 1
-            assert self.looks > 3 or len(known.points._values) == 0
+            assert self.looks > 3 or known.points.size == 0
             return self.looks <= 3
 
     async def prepare() -> None:

@@ -62,6 +62,8 @@ def test_pins_are_addresses_of_their_own() -> None:
         ("points=1000", "points"),
         ("colour=red", "address = 'colour'"),
         ("classifiers=magic", "classifiers"),
+        ("view=shift&classifiers=vectorised", "classifiers = 'vectorised'"),
+        ("view=map&classifiers=attention,pooled,vectorised", "at most 2: this view draws"),
         ("quantity=beauty", "quantity"),
         ("start=abc", "start"),
         ("x=" + "1" * 7000, "at most"),

@@ -117,7 +117,7 @@ def test_the_program_of_a_phase_map_gives_its_errors_and_capacities(over: str, t
     assert ratios == pytest.approx(found.capacities, rel=0.02)
     result = CliRunner().invoke(main, [*shlex.split(as_command(state))[1:], "--json"])
     assert result.exit_code == 0, result.output
-    errors = [row["test_error_attention"] for row in json.loads(result.stdout)["results"]]
+    errors = [row["attention_test_error"] for row in json.loads(result.stdout)["results"]]
     assert errors == pytest.approx(found.errors["attention"].ravel().tolist(), abs=MAP_AGREES)
 
 

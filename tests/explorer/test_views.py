@@ -17,8 +17,10 @@ from sparsetoken import (
     shift,
     strength_curve,
 )
+from sparsetoken.explorer import views
 from sparsetoken.explorer.computing import Batch, compute
-from sparsetoken.explorer.state import State
+from sparsetoken.explorer.looks import line_looks
+from sparsetoken.explorer.state import VIEWS, State
 from sparsetoken.explorer.views import (
     CAPACITY,
     DEFAULT,
@@ -33,6 +35,7 @@ from sparsetoken.explorer.views import (
     Picture,
     Stage,
     Stale,
+    lines_of,
     pieces,
 )
 from sparsetoken.task import vary
@@ -124,6 +127,26 @@ def test_a_stale_request_ends_at_its_next_point() -> None:
     assert len(calls) == 3
 
 
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_line_has_a_look_of_its_own(view: str) -> None:
+    looks = line_looks()
+    names = [line.name for line in lines_of(State.from_values({"view": view})) if line.row is None]
+    drawn = [tuple(looks[name].items()) for name in dict.fromkeys(names)]
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_known_points_take_no_more_memory_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_KEPT_BYTES", 20_000)
+    known = Known()
+    for draw in range(6):  # each a sequence of 200 tokens
+        state = State.from_values({"view": "inside", "length": 200, "draw": draw})
+        picture = Picture(state, known)
+        for batch in picture.batches(FIRST):
+            picture.put(batch, compute(picture.begun(batch), lambda: None))
+        assert list(picture.pieces())
+    assert 0 < known.points.size <= 20_000
+
+
 def test_what_does_not_matter_to_a_line_is_not_computed_again() -> None:
     known = Known()
 
@@ -205,7 +228,7 @@ def points_of(picture: Picture, stage: Stage) -> dict[Any, tuple[float, float]]:
         (line.name, line.row, index): (point.y, point.bar)
         for line in picture.lines
         for index in picture.chosen(line, stage)
-        if (point := picture._known.points.get(line.key(index))) is not None
+        if (point := picture._known.points.find(line.keys[index])) is not None
         and point.y is not None
         and point.bar is not None
     }
@@ -216,9 +239,7 @@ def test_a_setting_moves_the_keys_of_the_lines_that_it_matters_to() -> None:
 
     def keys(**values: Any) -> dict[str, Any]:
         state = State.from_values({"points": 3, **values})
-        return {
-            line.name: [line.key(i) for i in range(3)] for line in Picture(state, Known()).lines
-        }
+        return {line.name: list(line.keys[:3]) for line in Picture(state, Known()).lines}
 
     def moved(change: dict[str, Any], **values: Any) -> set[str]:
         before, after = keys(**values), keys(**{**values, **change})
@@ -274,7 +295,7 @@ def test_points_of_a_map_begin_between_their_neighbours_and_end_where_predict_do
         )
     expected_at = [near for batch in batches for near in batch.expected if near]
     reached = [
-        picture._known.points.get(batch.source.key(value)).solution
+        picture._known.points.find(batch.source.key(value)).solution
         for batch in batches
         for value, near in zip(batch.values, batch.expected, strict=True)
         if near

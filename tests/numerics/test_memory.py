@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from sparsetoken import Query, Task
-from sparsetoken.numerics.memory import kept_on_path, kept_results, path_memory
+from sparsetoken.numerics.memory import Results, kept_on_path, kept_results, path_memory
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import FeatureLaw
 
@@ -34,6 +34,17 @@ def test_the_latest_results_are_kept_as_far_as_they_fit() -> None:
     assert calls[-1] == 101
     assert 0 < kept_results(zeros).size <= 3 * 800
     assert zeros(1000) is not zeros(1000)
+
+
+def test_results_are_found_by_key_and_bounded_by_what_they_are_said_to_take() -> None:
+    kept: Results[str] = Results(10)
+    for name, size in (("a", 4), ("b", 4), ("c", 20)):
+        kept.put(name, name, size)
+    assert (kept.find("a"), kept.find("c"), kept.size) == ("a", None, 8)
+    kept.put("d", "d", 4)  # the least recent, b, has to go
+    assert (kept.find("b"), kept.find("d"), kept.size) == (None, "d", 8)
+    kept.put("d", "e", 6)  # in its place
+    assert (kept.find("d"), kept.find("a"), kept.size) == ("e", "a", 10)
 
 
 def test_results_are_freed_with_the_path_that_keeps_them() -> None:

@@ -33,7 +33,7 @@ def test_cells_are_predictions_and_pooling_has_all_samples() -> None:
     rows = found.to_rows()
     assert len(rows) == 6
     assert rows[4]["strength"] == 4.0
-    assert rows[4]["test_error_attention"] == found.errors["attention"][1, 1]
+    assert rows[4]["attention_test_error"] == found.errors["attention"][1, 1]
     assert "attention" in str(found)
     # A map says nothing of what lies beyond it: not "never".
     assert np.isnan(found.crossings()[0])

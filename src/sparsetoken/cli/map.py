@@ -60,9 +60,7 @@ _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
     "--classifier",
     "classifiers",
     multiple=True,
-    default=("attention", "pooled", "vectorised"),
-    show_default="attention, pooled and vectorised",
-    help="Which one to map; may be repeated.",
+    help="Which one to map; may be repeated.  [default: all]",
 )
 @click.option("--points", type=int, default=25, show_default=True, help="Values of each field.")
 @click.option("--log-x", is_flag=True, help="Space the values across by factors.")
@@ -140,7 +138,7 @@ def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, A
             task,
             training,
             **axes,
-            classifiers=options["classifiers"],
+            classifiers=options["classifiers"] or None,
             with_capacity=options["with_capacity"],
             workers=options["workers"],
             checkpoint=options["checkpoint"],
@@ -149,7 +147,7 @@ def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, A
 
 
 def _is_map(content: bytes) -> bool:
-    return b",test_error_" in content.split(b"\n", 1)[0]
+    return b"_test_error," in content.split(b"\n", 1)[0]
 
 
 def _write_csv(path: Path, found: "PhaseMap") -> None:

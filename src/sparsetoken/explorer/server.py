@@ -25,6 +25,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from sparsetoken import __version__
 from sparsetoken.explorer import owndata, texts
+from sparsetoken.explorer.looks import line_looks
 from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.state import State, controls
@@ -368,7 +369,7 @@ async def _about(_: Request) -> Response:
         "presets": [vars(item) for item in PRESETS],
         "tour": [vars(item) for item in TOUR],
     }
-    body = {"package": __version__, **controls(), **presets}
+    body = {"package": __version__, **controls(), "looks": line_looks(), **presets}
     return JSONResponse(body, headers=_HEADERS)
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from sparsetoken import __version__
+from sparsetoken.explorer.looks import line_looks
 from sparsetoken.explorer.server import page_file, plotly_script
 from sparsetoken.explorer.state import QUANTITIES, VIEWS, State, field_title
 from sparsetoken.explorer.texts import as_python
@@ -24,6 +25,7 @@ _POLICY = (
 _SHOW = """
 const pieces = JSON.parse(document.getElementById("pieces").textContent);
 const labels = JSON.parse(document.getElementById("labels").textContent);
+drawAs(JSON.parse(document.getElementById("looks").textContent));
 const find = (kind) => pieces.find((piece) => piece.kind === kind);
 const lines = pieces.filter((piece) => piece.kind === "line");
 lines.sort((a, b) => (a.pin ?? -1) - (b.pin ?? -1) || orderOf(a.name) - orderOf(b.name));
@@ -72,6 +74,7 @@ bands of numerical error. Made by sparsetoken {html.escape(__version__)}.</p>
 </section></main>
 <script type="application/json" id="pieces">{_inline(answer)}</script>
 <script type="application/json" id="labels">{_inline(labels)}</script>
+<script type="application/json" id="looks">{_inline(line_looks())}</script>
 <script>{drawing}{_SHOW}</script>
 </body></html>
 """

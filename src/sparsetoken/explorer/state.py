@@ -54,6 +54,8 @@ class ViewKind:
     over : the field on the x axis at first
     quantities : what can be on the y axis, the first at first
     classifiers : which lines can be drawn
+    at_first : which of them are drawn at first; all of them if it is empty
+    most : how many of them at once, at most; 0 for all
     second : the field on the y axis of a map at first
     logarithmic, logarithmic_y : whether the axes are so at first
     idle : settings that change nothing in it
@@ -64,6 +66,8 @@ class ViewKind:
     over: str
     quantities: tuple[str, ...]
     classifiers: tuple[str, ...] = ()
+    at_first: tuple[str, ...] = ()
+    most: int = 0
     second: str = ""
     logarithmic: bool = True
     logarithmic_y: bool = False
@@ -88,7 +92,9 @@ QUANTITIES = {
     "weight": "attention weight",
 }
 
-_TRAINED = tuple(LAWS)  # with those of modules that were imported before
+# With those of modules that were imported before.
+_TRAINED = tuple(LAWS)
+_ANY_LENGTH = tuple(name for name, law in LAWS.items() if not law.fixed_length)
 VIEWS: dict[str, ViewKind] = {
     "learning": ViewKind(
         "Learning curves",
@@ -143,7 +149,9 @@ VIEWS: dict[str, ViewKind] = {
         "Who wins where?",
         "strength",
         ("test_error",),
-        ("attention", "pooled"),
+        _TRAINED,
+        at_first=("attention", "pooled"),
+        most=2,  # their difference is what is drawn
         second="alpha1",
         logarithmic=False,
     ),
@@ -152,7 +160,7 @@ VIEWS: dict[str, ViewKind] = {
         "Trained on short sequences, used on long ones: what is left?",
         "at_length",
         ("test_error",),
-        ("attention", "pooled"),
+        _ANY_LENGTH,
     ),
     "inside": ViewKind(
         "Inside",
@@ -259,9 +267,12 @@ class State:
                 self._fill(name, getattr(kind, name))
         validation.choice("quantity", self.quantity, kind.quantities)
         if not self.classifiers:
-            self._fill("classifiers", kind.classifiers)
+            self._fill("classifiers", kind.at_first or kind.classifiers)
         for name in self.classifiers:
             validation.choice("classifiers", name, kind.classifiers)
+        if kind.most and len(self.classifiers) > kind.most:
+            accepted = f"at most {kind.most}: this view draws their difference"
+            raise ParameterError("classifiers", self.classifiers, accepted)
         _at_most("length", self.task.length)
         for name, low in (("points", 2), ("dimension", 2), ("trials", 1), ("draw", 0)):
             self._fill(name, validation.integer(name, getattr(self, name), low=low))

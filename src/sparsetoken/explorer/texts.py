@@ -154,17 +154,15 @@ def _map_program(state: State) -> tuple[set[str], list[str]]:
         )
         call = f"align({settings}).alignment"
         return {"align"}, [*body, f"print([[{call} for x in across] for y in up])"]
-    if state.given_query and "attention" in state.classifiers:
+    learner = next(filter(takes_query, state.classifiers), None)
+    if state.given_query and learner is not None:
         varied = _varied_texts(state.second, "y", state)
         settings = ", ".join([varied["task"], varied["training"]])
-        options = (
-            f"over={state.over!r}, values=across, query={varied['query']}, tolerance={MAP.final}"
-        )
+        options = f"classifier={learner!r}, query={varied['query']}, tolerance={MAP.final}"
         if state.over in LEARNING:
-            options = f"query={varied['query']}, tolerance={MAP.final}"
             call = f"predict({settings}, {options}).{state.quantity}"
             return {"predict"}, [*body, f"print([[{call}] * len(across) for y in up])"]
-        call = f"curve({settings}, {options}).column({state.quantity!r})"
+        call = f"curve({settings}, over={state.over!r}, values=across, {options}).column({state.quantity!r})"
         return {"curve"}, [*body, f"print([{call} for y in up])"]
     axes = f"x=({state.over!r}, across), y=({state.second!r}, up)"
     options = f"classifiers={list(state.classifiers)!r}, with_capacity=True"
@@ -218,7 +216,7 @@ def _line_command(line: Line, state: State) -> str:
         shared = share_out(state.training, source.classifier, total)
         options = (("alpha", total),) if source.kind == "floor" else source.options
         return _command(replace(source, training=shared, options=options), [])
-    flat = len(line.x) > 1 and line.key(0) == line.key(1)
+    flat = len(line.x) > 1 and line.keys[0] == line.keys[1]
     return _command(source, [] if flat else _axis_options(state, source, state.points))
 
 
@@ -260,6 +258,7 @@ def _map_command(state: State) -> str:
     parts += ["--log-x"] if state.logarithmic and start > 0 else []
     parts += ["--y", state.second, _number(low), _number(high)]
     parts += ["--log-y" if low > 0 else "--linear-y"]
+    parts += [part for name in state.classifiers for part in ("--classifier", name)]
     return " ".join([*parts, "--points", str(FINAL.side), "--capacity"])
 
 

@@ -7,11 +7,11 @@ and how the page is told: by pieces, plain dictionaries of the kinds "line", "ma
 """
 
 import math
-from collections import OrderedDict
+import pickle
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from sparsetoken.explorer.computing import (
     takes_query,
 )
 from sparsetoken.explorer.state import LIMITS, State, axis_range
+from sparsetoken.numerics.memory import Results
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.prediction import LEARNING
 
@@ -45,6 +46,7 @@ __all__ = [
     "lines_of",
     "map_axes",
     "pieces",
+    "repairs",
 ]
 
 Piece = dict[str, Any]
@@ -102,33 +104,12 @@ _FOLLOWED = ("strength", "map", "shift")
 
 # Points of one batch. Each begins where the one before it ended, so that a whole line costs little
 # more than a few points; a dear one is shared by two workers.
-_AT_ONCE = {"attention": 13}
+_AT_ONCE = 13
 _CAPACITIES = 3
 _WHOLE = 100
 
-
-Value = TypeVar("Value")
-
-
-class _Recent(Generic[Value]):
-    """What was used last, by key."""
-
-    def __init__(self, most: int) -> None:
-        self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._most = most
-
-    def get(self, key: Hashable) -> Value | None:
-        """Return a value if it is known."""
-        if key in self._values:
-            self._values.move_to_end(key)
-        return self._values.get(key)
-
-    def put(self, key: Hashable, value: Value) -> None:
-        """Keep a value, and forget the one that was not used for longest."""
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._most:
-            self._values.popitem(last=False)
+# What is kept of each kind: tens of thousands of points, thousands of what they begin from.
+_KEPT_BYTES = 2**24
 
 
 class Known:
@@ -141,10 +122,18 @@ class Known:
     bends : how far a solution at a place of a map was from what its neighbours let expect
     """
 
-    def __init__(self, points: int = 20_000, memories: int = 2000) -> None:
-        self.points: _Recent[Point] = _Recent(points)
-        self.memories: _Recent[bytes] = _Recent(memories)
-        self.bends: _Recent[Array] = _Recent(memories)
+    def __init__(self) -> None:
+        self.points: Results[Point] = Results(_KEPT_BYTES)
+        self.memories: Results[bytes] = Results(_KEPT_BYTES)
+        self.bends: Results[Array] = Results(_KEPT_BYTES)
+
+
+Kept = TypeVar("Kept", Point, bytes, Array)
+
+
+def _keep(results: Results[Kept], key: Hashable, value: Kept) -> None:
+    """Keep a value, by the size of all that it holds and of its key."""
+    results.put(key, value, len(pickle.dumps((key, value))))
 
 
 @dataclass(frozen=True)
@@ -188,14 +177,9 @@ class Line:
         return ("at_sharpness", "best") in self.source.options
 
     @cached_property
-    def _keys(self) -> dict[int, Hashable]:
-        return {}
-
-    def key(self, index: int) -> Hashable:
-        """Return the key of a point; those of a fine map take a while, and most are not needed."""
-        if index not in self._keys:
-            self._keys[index] = self.source.key(self.asked[index])
-        return self._keys[index]
+    def keys(self) -> tuple[Hashable, ...]:
+        """What decides the answer at each place, and nothing else."""
+        return tuple(map(self.source.key, self.asked))
 
 
 def pieces(state: State, stage: Stage, check: Callable[[], None]) -> Iterator[Piece]:
@@ -251,17 +235,9 @@ class Picture:
             return
         source, accuracy = lines[0].source, lines[0].accuracy
         tolerance = accuracy.final if stage is FINAL else accuracy.screen
-        missing = []
-        for line in lines:
-            for index in self.chosen(line, stage):
-                if stage is FINAL and self._on_one_side(line, index):
-                    continue
-                key = line.key(index)
-                point = self._known.points.get(key)
-                good = point is not None and point.good_for(tolerance, source.relative, exactly)
-                if key not in self._asked and not good:
-                    self._asked.add(key)
-                    missing.append(line.asked[index])
+        missing = [
+            value for line in lines for value in self._missing(stage, line, tolerance, exactly)
+        ]
         # Searches for a strength begin at any accuracy where the last one ended.
         place = (lines[0].place, None if source.kind == "strength" else tolerance)
         # From where a point was a moment ago; numbers and learning curves at last as the package
@@ -273,16 +249,30 @@ class Picture:
             memories = (b"",) * len(values) if follow else None
             yield Batch(source, values, tolerance, place, lines[0].row, memories)
 
+    def _missing(
+        self, stage: Stage, line: Line, tolerance: float, exactly: bool
+    ) -> Iterator[float]:
+        """Yield the values at which a stage still needs a line, each once for all lines."""
+        for index in self.chosen(line, stage):
+            if stage is FINAL and self._on_one_side(line, index):
+                continue
+            key = line.keys[index]
+            point = self._known.points.find(key)
+            good = point is not None and point.good_for(tolerance, line.source.relative, exactly)
+            if key not in self._asked and not good:
+                self._asked.add(key)
+                yield line.asked[index]
+
     def begun(self, batch: Batch) -> Batch:
         """Return a batch with what is known by now to begin its points from."""
         if batch.memories is None:
             return batch
         memories, expected = [], []
         for value in batch.values:
-            memory = self._known.memories.get((batch.place, value))
+            memory = self._known.memories.find((batch.place, value))
             beside = self._beside(batch, value)
             near = _between(beside)
-            bend = self._known.bends.get((batch.place, value))
+            bend = self._known.bends.find((batch.place, value))
             if near is not None and bend is not None and bend.shape == near.shape:
                 near = near + bend
             if memory is None and near is not None:
@@ -294,12 +284,12 @@ class Picture:
     def put(self, batch: Batch, points: Sequence[Point]) -> None:
         """Keep what was computed."""
         for value, point in zip(batch.values, points, strict=True):
-            self._known.points.put(batch.source.key(value), point._replace(memory=b""))
+            _keep(self._known.points, batch.source.key(value), point._replace(memory=b""))
             if point.memory:
-                self._known.memories.put((batch.place, value), point.memory)
+                _keep(self._known.memories, (batch.place, value), point.memory)
             near = _between(self._beside(batch, value)) if point.solution else None
             if near is not None and len(near) == len(point.solution):
-                self._known.bends.put((batch.place, value), np.array(point.solution) - near)
+                _keep(self._known.bends, (batch.place, value), np.array(point.solution) - near)
 
     def _beside(self, batch: Batch, value: float) -> list["_Beside"]:
         """Return the solutions between which a point of a map lies, if all of them are known."""
@@ -320,11 +310,11 @@ class Picture:
                 continue
             beside = self._map_rows[line.name, other] if vertical else line
             index = column if vertical else other
-            point = self._known.points.get(beside.key(index))
+            point = self._known.points.find(beside.keys[index])
             if point is None or not point.solution:
                 return []
             known = ((beside.place, batch.place[1]), beside.asked[index])
-            found.append(_Beside(steps, point.solution, self._known.memories.get(known) or b""))
+            found.append(_Beside(steps, point.solution, self._known.memories.find(known) or b""))
         return found
 
     def pieces(self) -> Iterator[Piece]:
@@ -335,7 +325,7 @@ class Picture:
                 yield self._map()
             return
         for line in filter(self._is_whole, self.lines):
-            point = self._known.points.get(line.key(0))
+            point = self._known.points.find(line.keys[0])
             if point is not None and point.extra is not None:
                 yield {"kind": "tokens", **point.extra}
             else:
@@ -344,7 +334,7 @@ class Picture:
 
     def _is_whole(self, line: Line) -> bool:
         """Return whether all points are known that the first stage asks for."""
-        return all(self._known.points.get(line.key(i)) for i in self.chosen(line, FIRST))
+        return all(self._known.points.find(line.keys[i]) for i in self.chosen(line, FIRST))
 
     def chosen(self, line: Line, stage: Stage) -> tuple[int, ...]:
         """Return which points of a line a stage asks for."""
@@ -367,7 +357,7 @@ class Picture:
         for row in rows:
             other = self._capacities[row]
             for column in columns:
-                point = self._known.points.get(other.key(column))
+                point = self._known.points.find(other.keys[column])
                 if point is None:
                     return False
                 sides.add(point.y is None or point.y > other.divisor(column))
@@ -382,7 +372,7 @@ class Picture:
         """Return the points of the present stage that are known, None for all others."""
         chosen = set(self.chosen(line, self._stage))
         return [
-            self._known.points.get(line.key(index)) if index in chosen else None
+            self._known.points.find(line.keys[index]) if index in chosen else None
             for index in range(len(line.x))
         ]
 
@@ -459,15 +449,18 @@ def _line_piece(line: Line, points: Sequence[Point | None]) -> Piece:
 
 
 def _cost(line: Line) -> int:
-    order = {"": 0, "floor": 3, "bayes": 4, "attention": 5}  # linear classifiers lie in between
-    return order.get(line.source.classifier, 1) + 10 * (line.name == CAPACITY_RATIO)
+    order = {"": 0, "floor": 3, "bayes": 4}  # linear classifiers lie in between
+    classifier = line.source.classifier
+    cost = 5 if takes_query(classifier) else order.get(classifier, 1)
+    return cost + 10 * (line.name == CAPACITY_RATIO)
 
 
 def _batch_size(source: Source, stage: Stage) -> int:
     """Return how many points are asked for at once."""
+    dear = takes_query(source.classifier)
     if stage is FIRST and source.kind in ("predict", "capacity", "strength"):
-        return 3 if source.classifier == "attention" else 5
-    return _AT_ONCE.get(source.classifier, _WHOLE)
+        return 3 if dear else 5
+    return _AT_ONCE if dear else _WHOLE
 
 
 def _shared_out(
@@ -602,21 +595,21 @@ def _shift(state: State) -> list[Line]:
     return [
         replace(_simple(state, "predict", classifier, "test_error", options, SHIFT), name=name)
         for classifier in state.classifiers
-        for name, options in _repairs(classifier)
+        for name, options in repairs(classifier)
     ]
 
 
-def _repairs(classifier: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
+def repairs(classifier: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
     """Return the ways in which a trained classifier can be used on other lengths."""
     moved = (("recalibrate", True),)
     ways: list[tuple[str, tuple[tuple[str, Any], ...]]] = [
         (classifier, ()),
         (f"{classifier}, bias moved", moved),
     ]
-    if classifier == "attention":
+    if takes_query(classifier):
         ways += [
-            ("hard maximum, bias moved", (("at_sharpness", math.inf), *moved)),
-            ("attention, best sharpness and bias", (("at_sharpness", "best"), *moved)),
+            (f"{classifier}, hard maximum, bias moved", (("at_sharpness", math.inf), *moved)),
+            (f"{classifier}, best sharpness and bias", (("at_sharpness", "best"), *moved)),
         ]
     return ways
 

@@ -1,4 +1,4 @@
-"""How much memory there is, and large results that are kept while a path lasts.
+"""How much memory there is, and results that are kept in a bounded part of it, while a path lasts.
 
 A path is a curve, a map, a plan, a single prediction, or all that a process of the explorer answers:
 whatever asks for the same law again and again. It opens `path_memory`, which keeps the results of
@@ -17,17 +17,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["kept_on_path", "kept_results", "path_memory", "require_memory"]
+__all__ = ["Results", "kept_on_path", "kept_results", "path_memory", "require_memory"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @dataclass
-class Results:
-    """The last results of one function, as many as fit in `limit` bytes of arrays.
+class Results(Generic[R]):
+    """The last results of one kind by their keys, as many as fit in `limit` bytes.
 
     A result that does not fit alone is not kept.
     """
@@ -36,28 +36,39 @@ class Results:
     size: int = 0
     hits: int = 0
     misses: int = 0
-    _kept: OrderedDict[Any, tuple[Any, int]] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[Any, tuple[R, int]] = field(default_factory=OrderedDict)
 
     def get(self, key: Any, make: Callable[[], R]) -> R:
         """Return the kept result for a key, or a new one."""
         if key in self._kept:
-            self.hits += 1
-            self._kept.move_to_end(key)
-            found: R = self._kept[key][0]
-            return found
+            return self._found(key)
         self.misses += 1
         result = make()
-        size = _array_bytes(result)
+        self.put(key, result, _array_bytes(result))
+        return result
+
+    def find(self, key: Any) -> R | None:
+        """Return the kept result for a key, or None."""
+        return self._found(key) if key in self._kept else None
+
+    def _found(self, key: Any) -> R:
+        self.hits += 1
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+    def put(self, key: Any, result: R, size: int) -> None:
+        """Keep a result of so many bytes, and forget those that were not used for longest."""
+        if key in self._kept:
+            self.size -= self._kept.pop(key)[1]
         if size <= self.limit:
             self._kept[key] = (result, size)
             self.size += size
         while self.size > self.limit:
             _, (_, oldest) = self._kept.popitem(last=False)
             self.size -= oldest
-        return result
 
 
-_PATH: ContextVar[dict[Any, Results] | None] = ContextVar("results of the path", default=None)
+_PATH: ContextVar[dict[Any, Results[Any]] | None] = ContextVar("results of the path", default=None)
 
 
 @contextmanager
@@ -85,7 +96,7 @@ def kept_on_path(limit: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
             path = _PATH.get()
             if path is None:
                 return function(*args, **kwargs)
-            results = path.setdefault(call, Results(limit))
+            results: Results[R] = path.setdefault(call, Results(limit))
             key = (args, tuple(sorted(kwargs.items())))
             return results.get(key, lambda: function(*args, **kwargs))
 
@@ -94,7 +105,7 @@ def kept_on_path(limit: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def kept_results(function: Callable[..., Any]) -> Results:
+def kept_results(function: Callable[..., Any]) -> Results[Any]:
     """Return what the path keeps of a `kept_on_path` function; nothing without a path."""
     return (_PATH.get() or {}).get(function, Results(0))
 

@@ -26,7 +26,6 @@ from sparsetoken.validation import ParameterError
 __all__ = ["PhaseMap", "phase_map"]
 
 TOLERANCE = 2e-3
-CLASSIFIERS = ("attention", "pooled", "vectorised")
 # All samples per dimension, shared out as in the given training.
 _TOTAL = "alpha"
 
@@ -97,7 +96,7 @@ class PhaseMap:
                 self.x: float(across),
                 self.y: float(up),
                 **{
-                    f"test_error_{name}": float(values[j, i])
+                    f"{name}_test_error": float(values[j, i])
                     for name, values in self.errors.items()
                 },
                 "winner": str(self.winners[j, i]),
@@ -206,7 +205,7 @@ def phase_map(
     *,
     x: MapAxis = _ACROSS,
     y: MapAxis = _UPWARDS,
-    classifiers: Sequence[str] = CLASSIFIERS,
+    classifiers: Sequence[str] | None = None,
     with_capacity: bool = False,
     tolerance: float = TOLERANCE,
     workers: int = 1,
@@ -225,8 +224,9 @@ def phase_map(
     x, y : (name, values)
         Two fields of the task and the training, or "alpha": all samples per dimension, shared out
         between query and readout as in `training`.
-    classifiers : sequence of str
-        Some of "attention", "pooled", "vectorised" and other entries of `theory.laws.LAWS`.
+    classifiers : sequence of str, optional
+        Some of "attention", "pooled", "vectorised" and other entries of `theory.laws.LAWS`; by
+        default all.
     with_capacity : bool
         Whether to find the capacity of attention in each cell, too; takes as long again.
     tolerance : float
@@ -257,7 +257,8 @@ def phase_map(
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
-    names = [validation.choice("classifiers", name, LAWS) for name in classifiers]
+    chosen = LAWS if classifiers is None else classifiers
+    names = [validation.choice("classifiers", name, LAWS) for name in chosen]
     if not names:
         raise ParameterError("classifiers", classifiers, "at least one")
     axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]

@@ -1,10 +1,11 @@
 // The page: a state in the address, a socket to the server, and what it answers on the plot.
 
 import { choice, makeControl, write } from "./controls.js";
-import { captioned, linesFigure, lookOf, mapFigure, orderOf, put, tokensFigure, weightsFigure } from "./plots.js";
+import { captioned, drawAs, linesFigure, lookOf, mapFigure, orderOf, put, tokensFigure, weightsFigure } from "./plots.js";
 
 const $ = (id) => document.getElementById(id);
 const about = await (await fetch("about.json")).json();
+drawAs(about.looks);
 const fields = [...Object.values(about.groups).flat(), ...about.page];
 const usual = Object.fromEntries(fields.map((field) => [field.name, field.usual]));
 
@@ -54,7 +55,7 @@ function current(name) {
   if (value === undefined) {
     if (["over", "second", "logarithmic", "logarithmic_y"].includes(name)) return kind[name];
     if (name === "quantity") return kind.quantities[0];
-    if (name === "classifiers") return kind.classifiers;
+    if (name === "classifiers") return kind.at_first.length ? kind.at_first : kind.classifiers;
     return usual[name];
   }
   if (typeof usual[name] === "number" || ["start", "stop", "second_start", "second_stop"].includes(name)) return Number.isNaN(Number(value)) ? value : Number(value);
@@ -259,12 +260,12 @@ function numbers(rows, accuracy) {
     const line = table.insertRow();
     const head = document.createElement("th");
     head.scope = "row";
-    head.textContent = lookOf(row.name)[0];
+    head.textContent = lookOf(row.name).label;
     line.append(head);
     const cell = line.insertCell();
     Object.assign(cell.dataset, { name: row.name, value: row.value, accuracy });
     cell.textContent = `${withError(row.value, row.bar)} ${row.note}`;
-    spoken.push(`${lookOf(row.name)[0]} ${withError(row.value, row.bar)}`);
+    spoken.push(`${lookOf(row.name).label} ${withError(row.value, row.bar)}`);
   }
   const kind = about.views[values.view];
   $("plot").setAttribute("aria-label", `${kind.title}: ${quantityName(current("quantity"))} against ${title(current("over"))}. At the present settings: ${spoken.join("; ")}`);
@@ -374,13 +375,15 @@ function linesBar(kind) {
   if (kind.classifiers.length < 2) return;
   for (const name of kind.classifiers) {
     bar.append(small("", checkbox(current("classifiers").includes(name), (checked, box) => {
-      const now = kind.classifiers.filter((other) => (other === name ? checked : current("classifiers").includes(other)));
+      const others = current("classifiers").filter((other) => other !== name);
+      if (checked && kind.most && others.length >= kind.most) others.pop();
+      const now = kind.classifiers.filter((other) => (other === name ? checked : others.includes(other)));
       if (now.length === 0) { box.checked = true; return; }
       picture.lines = picture.lines.filter((line) => now.some((kept) => line.name.startsWith(kept)));
       map = null;
       set({ classifiers: now });
     })));
-    bar.lastChild.append(" ", lookOf(name)[0]);
+    bar.lastChild.append(" ", lookOf(name).label);
   }
 }
 

@@ -1,33 +1,23 @@
 // Figures: theory as lines with error bands, simulation as markers with error bars.
 
-const LOOKS = {
-  attention: ["attention", "#D55E00", "circle", "solid"],
-  pooled: ["pooled linear", "#0072B2", "square", "solid"],
-  vectorised: ["vectorised linear", "#009E73", "triangle-up", "solid"],
-  floor: ["Bayes floor", "#777777", "star", "dash"],
-  bayes: ["Bayes, signal known", "#777777", "star", "dash"],
-  "attention, bias moved": ["attention, bias moved", "#E69F00", "circle", "dash"],
-  "attention, best sharpness and bias": ["attention, best sharpness and bias", "#CC79A7", "circle", "solid"],
-  "hard maximum, bias moved": ["hard maximum, bias moved", "#777777", "diamond", "dot"],
-  "pooled, bias moved": ["pooled, bias moved", "#56B4E9", "square", "dash"],
-};
+// Label, colour, symbol and dash of each line by its name, as the server tells them.
+let looks = {};
 
-const OTHERS = ["#CC79A7", "#56B4E9", "#E69F00", "#8C6BB1"];
+export function drawAs(told) {
+  looks = told;
+}
 
 // In which order lines are listed.
-export const orderOf = (name) => [...Object.keys(LOOKS), name].indexOf(name);
+export const orderOf = (name) => [...Object.keys(looks), name].indexOf(name);
 
-export function lookOf(name) {
-  if (LOOKS[name]) return LOOKS[name];
-  let hash = 0;
-  for (const letter of name) hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;
-  return [name.replaceAll("_", " "), OTHERS[hash % OTHERS.length], "diamond", "dot"];
-}
+export const lookOf = (name) => looks[name] ?? { label: name.replaceAll("_", " "), colour: "#666666", symbol: "diamond", dash: "dot" };
 
 // Symbols such as η_w with their index below the line, in texts of a figure.
 export const subscripted = (text) => text.replace(/([α-ω])_(\w)/g, "$1<sub>$2</sub>");
 
 const inkOf = (dark) => (dark ? "#e8e8e8" : "#1a1a1a");
+// What is black on paper has the colour of the text.
+const onScreen = (colour, dark) => (colour === "#000000" ? inkOf(dark) : colour);
 const gridOf = (dark) => (dark ? "#3a3f47" : "#dddddd");
 
 const coloured = (axis, dark) => (axis.minor ? { ...axis, minor: { ...axis.minor, gridcolor: gridOf(dark) } } : axis);
@@ -115,7 +105,8 @@ function band(line, colour, logY) {
 export function linesFigure(model, dark) {
   const data = [];
   for (const line of model.lines) {
-    const [label, colour, , dash] = lookOf(line.name);
+    const { label, dash, ...look } = lookOf(line.name);
+    const colour = onScreen(look.colour, dark);
     const pinned = line.pin !== undefined;
     data.push(band(line, colour, model.logY));
     data.push({
@@ -127,7 +118,8 @@ export function linesFigure(model, dark) {
     });
   }
   for (const dot of model.dots) {
-    const [label, colour, symbol] = lookOf(dot.name);
+    const { label, symbol, ...look } = lookOf(dot.name);
+    const colour = onScreen(look.colour, dark);
     data.push({
       x: [dot.x], y: [dot.y], mode: "markers", name: `${label}, d = ${dot.dimension}`, showlegend: false,
       marker: { color: dark ? "#16181c" : "white", size: 9, symbol, line: { color: colour, width: 2 } },
