@@ -16,6 +16,7 @@ from sparsetoken import (
     Task,
 )
 from sparsetoken.informative import MOST_NUMBERS, CountLaw, _probabilities, as_informative, counts
+from sparsetoken.numerics.memory import kept_results, path_memory
 
 TEXTS = [
     "binomial:0.1",
@@ -185,3 +186,14 @@ def test_one_number_where_a_law_is_not_possible() -> None:
     for keep in (1, 11, 2.5):
         with pytest.raises(ParameterError, match="keep"):
             Task(10, 2, 3.0).keep(keep)  # type: ignore[arg-type]
+
+
+def test_large_laws_are_kept_for_a_path_within_bytes_and_not_beyond() -> None:
+    laws = [BinomialCount(chance) for chance in (0.3, 0.4, 0.5)]
+    with path_memory():
+        for law in laws:
+            assert _probabilities(law, 10**9) is _probabilities(law, 10**9)
+        kept = kept_results(_probabilities)
+        assert (kept.hits, kept.misses) == (3, 3)
+        assert 4e6 < kept.size <= kept.limit == 8e6
+    assert _probabilities(laws[0], 10) is not _probabilities(laws[0], 10)

@@ -130,7 +130,7 @@ MAY_IMPORT = {
     "records": {"validation", "plotting"},
     "numerics": {"arrays", "validation"},
     "losses": {"arrays", "validation", "numerics", "extensions"},
-    "informative": {"arrays", "validation"},
+    "informative": {"arrays", "validation", "numerics"},
     "task": {"arrays", "validation", "numerics", "losses", "informative"},
     "plotting": {"arrays", "validation", "files"},
     "learning": FOUNDATION,

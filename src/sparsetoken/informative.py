@@ -15,6 +15,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsetoken import validation
+from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.validation import ParameterError
 
 if TYPE_CHECKING:  # so that the command line can show the fields without loading numpy
@@ -503,7 +504,8 @@ def draw_counts(
     return informative.draw(length, size, rng)
 
 
-@lru_cache(maxsize=16)
+# Of 10^9 tokens one law takes 4 MB.
+@kept_on_path(limit=8_000_000)
 def _probabilities(law: CountLaw, length: int) -> Counts:
     """Return all numbers that matter, however many."""
     import numpy as np

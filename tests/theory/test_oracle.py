@@ -1,4 +1,5 @@
 import itertools
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,7 @@ from sparsetoken import (
 )
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.theory import oracle_rules
 from sparsetoken.theory.oracle import _StrengthSearch
 from sparsetoken.theory.oracle_rules import FIT, JUDGE, MeasuredError, rule_for
 from sparsetoken.theory.scores import TokenSample, likelihood_ratio_scores
@@ -397,6 +399,27 @@ def test_a_rule_keeps_nothing_of_a_question_but_its_points() -> None:
     assert rule.rough(1.0, 2.0, False) == before
     # So near to chance the fixed rule takes more points.
     assert rule.at_best(0.8, False).size > rule.size
+
+
+def test_of_the_points_of_the_likelihood_ratio_only_the_last_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[weakref.ref[TokenSample]] = []
+
+    class Watched(TokenSample):
+        def __init__(self, *args: object, **options: object) -> None:
+            super().__init__(*args, **options)
+            drawn.append(weakref.ref(self))
+
+    monkeypatch.setattr(oracle_rules, "TokenSample", Watched)
+    rule = rule_for(Task(10, 2, 2.0), "bayes", "sigmoid", None)
+    first = rule.quick(2.0, False)
+    assert rule.quick(2.0, False) == first
+    assert len(drawn) == 1
+    rule.least(2.0, False, tolerance=1e-9)
+    assert len(drawn) == 4
+    assert sum(sample() is not None for sample in drawn) == 1
+    assert rule.quick(2.0, False) == first
 
 
 def test_sharpnesses_that_few_points_cannot_tell_apart_are_judged_on_more() -> None:

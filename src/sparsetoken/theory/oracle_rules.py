@@ -215,7 +215,9 @@ class _Bayes(Rule):
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._samples = _Samples(task)
+        # The last points alone: many of long sequences take hundreds of megabytes.
+        self._size, self._rare = 0, False
+        self._points: TokenSample | None = None
 
     def least(
         self, strength: float, rare: bool | None = None, tolerance: float = TOLERANCE
@@ -239,7 +241,7 @@ class _Bayes(Rule):
         largest_number = int(task.counts.values[-1])
         work = task.length * largest_number if largest_number > 1 else 1
         size = int(np.clip(np.log2(_BAYES_BUDGET / (16 * work)), 5, largest))
-        scores = likelihood_ratio_scores(self._samples.of(size, JUDGE, rare), strength)
+        scores = likelihood_ratio_scores(self._drawn(size, rare), strength)
         rate = task.positive_rate
 
         def terms(ratio: Array, weight: Array) -> Array:
@@ -251,6 +253,13 @@ class _Bayes(Rule):
             terms(scores.negative, scores.negative_weight),
             0.0,
         )
+
+    def _drawn(self, size: int, rare: bool) -> TokenSample:
+        """Return so many points of the law, which are drawn when they are asked for a score."""
+        if self._points is None or (size, rare) != (self._size, self._rare):
+            self._points = TokenSample(self._task, size, stream=JUDGE, rare=rare)
+            self._size, self._rare = size, rare
+        return self._points
 
 
 class _WithSharpness(Rule):
@@ -478,20 +487,6 @@ RULES: dict[str, Callable[[Task, float | None, str], Rule]] = {
     "bayes": lambda task, *_: _Bayes(task),
 }
 ORACLES = tuple(RULES)
-
-
-class _Samples:
-    """Tokens drawn once for one question, by size, stream and reach."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._known: dict[tuple[int, int, bool], TokenSample] = {}
-
-    def of(self, size: int, stream: int, rare: bool) -> TokenSample:
-        key = (size, stream, rare)
-        if key not in self._known:
-            self._known[key] = TokenSample(self._task, size, stream=stream, rare=rare)
-        return self._known[key]
 
 
 @dataclass(frozen=True)
