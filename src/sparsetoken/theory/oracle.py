@@ -59,7 +59,7 @@ class RequiredStrength(Record):
     Attributes
     ----------
     strength : float
-        Infinite if no strength up to 10^9 is enough.
+        Infinite if no strength up to 10^6, the largest of a task, is enough.
     uncertainty : float
         Numerical error bar: how far the strength moves while the error moves by its own bar.
     sharpness : float or None
