@@ -11,13 +11,14 @@ from scipy.special import expit
 from sparsetoken import Loss, Query, Task, Training, get_loss, predict, register_loss
 from sparsetoken.numerics.newton import newton
 from sparsetoken.numerics.solution import Status
-from sparsetoken.theory import limit, prediction, replicates
+from sparsetoken.theory import limit, prediction, replicates, ridgeless
 from sparsetoken.theory.laws import pooled_law
-from sparsetoken.theory.limit import LimitReadout, limit_readout
+from sparsetoken.theory.limit import limit_readout
 from sparsetoken.theory.potential import Potential
 from sparsetoken.theory.prediction import Prediction
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.saddle import Saddle
+from sparsetoken.theory.trained_readout import LimitReadout
 
 TASK, QUERY = Task(10, 1, 4.0, 0.4), Query(0.8, 1.0)
 
@@ -195,7 +196,7 @@ def test_the_error_of_the_training_loss_holds_that_of_its_moment(
 def test_the_error_of_the_margin_holds_the_residual(monkeypatch: pytest.MonkeyPatch) -> None:
     """The law is exact: only the solver may be wrong."""
     setting = (TASK, Training(2.0, 0.5, ridge=0.0))
-    good, solved = predict(*setting, classifier="pooled"), limit.widest_margin
+    good, solved = predict(*setting, classifier="pooled"), ridgeless.widest_margin
     assert good.uncertainty.margin is not None
     assert good.uncertainty.margin < 1e-9
 
@@ -203,7 +204,7 @@ def test_the_error_of_the_margin_holds_the_residual(monkeypatch: pytest.MonkeyPa
         found = solved(*arguments)
         return replace(found, solution=replace(found.solution, residual=1e-3))
 
-    monkeypatch.setattr(limit, "widest_margin", less_sure)
+    monkeypatch.setattr(ridgeless, "widest_margin", less_sure)
     rough = predict(*setting, classifier="pooled")
     assert rough.uncertainty.margin == pytest.approx(1e-3)
 

@@ -7,8 +7,8 @@ import pytest
 
 from sparsetoken import ParameterError, Query, Task, Training, curve, predict
 from sparsetoken.theory import limit
-from sparsetoken.theory.limit import LimitState
 from sparsetoken.theory.path import Trail
+from sparsetoken.theory.trained_readout import LimitState
 
 
 def solution(position: float) -> np.ndarray:

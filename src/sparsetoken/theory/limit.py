@@ -5,24 +5,15 @@
 - ridge = 0 and fewer samples than dimensions, for a loss with one best margin: interpolation.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 from sparsetoken.numerics.newton import NewtonResult
-from sparsetoken.numerics.solution import Solution, Status
-from sparsetoken.theory.feature_law import FeatureLaw, score_law
-from sparsetoken.theory.interpolation import Shape
-from sparsetoken.theory.margin import (
-    EXCESS_FLOOR,
-    largest_capacity,
-    least_excess,
-    widest_margin,
-)
+from sparsetoken.numerics.solution import Status
+from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.potential import (
     DUAL,
     POSITIVE,
@@ -32,17 +23,24 @@ from sparsetoken.theory.potential import (
     Potential,
     SecondOrder,
 )
-from sparsetoken.theory.replicates import replicate_error
+from sparsetoken.theory.ridgeless import (
+    interpolating_readout,
+    maximum_margin_readout,
+    refuse_undefined,
+    separability,
+)
 from sparsetoken.theory.saddle import Saddle, solve_saddle, stationary_point
-from sparsetoken.validation import ParameterError
+from sparsetoken.theory.trained_readout import (
+    ALL_WELL,
+    AT_ONCE,
+    LimitReadout,
+    LimitState,
+    Note,
+    fresh_weights,
+    noted_solution,
+)
 
-__all__ = ["FINEST", "LimitReadout", "LimitState", "limit_readout", "misclassified"]
-
-# How a solution that converges is to be read, and what is special about it.
-Note = tuple[Status, str]
-_ALL_WELL: Note = (Status.CONVERGED, "")
-# Of a point that is the solution as it stands.
-_AT_ONCE = Solution(Status.CONVERGED, residual=0.0, steps=1)
+__all__ = ["FINEST", "limit_readout"]
 
 # The tolerance from which on quadrature and tables are as accurate as they get.
 FINEST = 1e-5
@@ -84,77 +82,6 @@ _FARTHEST_BIAS = 1e3
 _HALVINGS = 40
 
 
-@dataclass(frozen=True)
-class LimitState:
-    """Where a solver ended, to start the next problem of a path from.
-
-    Attributes
-    ----------
-    kind : which equations were solved
-    point : array
-    shapes : sizes of the tables for the coarse and the fine law
-    offset : array
-        What the correction on the fine law added to `point`.
-    """
-
-    kind: str
-    point: Array
-    shapes: tuple[Mapping[int, Shape], Mapping[int, Shape]] = field(
-        default_factory=lambda: ({}, {})
-    )
-    offset: Array | None = None
-
-    @property
-    def solution(self) -> Array:
-        """The variables of the fine law's solution."""
-        return self.point if self.offset is None else self.point + self.offset
-
-
-@dataclass(frozen=True)
-class LimitReadout:
-    """A trained readout: its order parameters and its quantities on the training data.
-
-    Attributes
-    ----------
-    weights : array of shape (k + 2,)
-        (μ_1 … μ_k, b, ν) for the k coordinates of fresh features, as `score_law` takes them.
-    susceptibility : float
-        χ; infinite where the training loss is zero at ridge 0.
-    replicate_weights : array of shape (replicates, k + 2)
-        The same from each replicate of the law alone, to first order.
-    weights_error : array of shape (k + 2,)
-        Numerical error of `weights`, apart from the law's.
-    train_loss, train_error : float
-    replicate_train_loss, replicate_train_error : arrays of shape (replicates,)
-    train_loss_error : float
-        Numerical error of the training loss, apart from the law's.
-    margin, replicate_margins : float and array, or None
-        Margin of the unit-norm readout, for the maximum-margin classifier.
-    alternatives : array of shape (m, k + 2), or None
-        Other readouts that are as good, if the solution is not unique.
-    train_error_range : float
-        How far the training error of the alternatives differs, or that without the smoothing.
-    state : LimitState
-    solution : Solution
-    """
-
-    weights: Array
-    susceptibility: float
-    replicate_weights: Array
-    weights_error: Array
-    train_loss: float
-    train_error: float
-    replicate_train_loss: Array
-    replicate_train_error: Array
-    train_loss_error: float
-    state: LimitState
-    solution: Solution
-    margin: float | None = None
-    replicate_margins: Array | None = None
-    alternatives: Array | None = None
-    train_error_range: float = 0.0
-
-
 def limit_readout(
     laws: tuple[FeatureLaw, FeatureLaw],
     loss: Loss,
@@ -177,22 +104,18 @@ def limit_readout(
     guess : array of shape (v,), optional
         Where a path of solutions for the fine law seems to go; used if `start` is of that kind.
     """
-    coarse, fine = laws
+    fine = laws[1]
     ratio = alpha / fine.dimension_ratio
     if ridge == 0 and np.isfinite(loss.minimisers[1]):
-        _refuse_undefined(loss, alpha, fine.dimension_ratio)
+        refuse_undefined(loss, alpha, fine.dimension_ratio)
         if ratio < 1:
-            return _interpolation(fine, loss, ratio)
-    note = _ALL_WELL
+            return interpolating_readout(fine, loss, ratio)
+    note = ALL_WELL
     if ridge == 0 and np.isinf(loss.minimisers[1]):
-        separable, note = _separability(fine, alpha)
+        separable, note = separability(fine, alpha)
         if separable:
-            near = _matching(start, "margin")
-            # Close to capacity the coarse law may be on the other side.
-            if ratio * least_excess(coarse).evaluation.hinged.value < 1:
-                near = widest_margin(coarse, ratio, near).point
-            return _maximum_margin(fine, loss, ratio, near, note)
-    return _at_saddle((coarse, fine), loss, ratio, ridge, start, tolerance, guess, note)
+            return maximum_margin_readout(laws, loss, ratio, start, note)
+    return _at_saddle(laws, loss, ratio, ridge, start, tolerance, guess, note)
 
 
 def _at_saddle(
@@ -205,7 +128,9 @@ def _at_saddle(
     guess: Array | None,
     note: Note,
 ) -> LimitReadout:
-    """Return the readout at the saddle point of the potential; arguments as in `limit_readout`.
+    """Return the readout at the saddle point of the potential.
+
+    `ratio` is that of samples to features; the other arguments are as in `limit_readout`.
 
     On a path the fine law's solution is found from the guess by corrections. Otherwise the equations
     are solved for the coarse law, and the solution is carried over to the fine one; where the two
@@ -285,7 +210,7 @@ def _followed(potential: Potential, ridge: float, guess: Array) -> tuple[Saddle,
     found = potential.second_order(guess, ridge)
     if not (np.all(np.isfinite(found.hessian)) and found.bend >= _STRAIGHT):
         return None
-    saddle = Saddle(NewtonResult(guess, found, _AT_ONCE), 0.0)
+    saddle = Saddle(NewtonResult(guess, found, AT_ONCE), 0.0)
     carried = _carried_over(potential, ridge, saddle, most=_FOLLOWING)
     return (saddle, carried) if carried.trusted else None
 
@@ -366,7 +291,7 @@ def _straight_saddle(potential: Potential, ridge: float) -> Saddle | None:
     allowed[len(law.noisy)] = ratio * _SURPLUS
     if not (found.bend < _STRAIGHT and np.all(np.abs(found.gradient) < allowed)):
         return None
-    return Saddle(NewtonResult(point, found, _AT_ONCE), 0.0)
+    return Saddle(NewtonResult(point, found, AT_ONCE), 0.0)
 
 
 def _tilted_solution(
@@ -404,44 +329,6 @@ def _tilted_solution(
     status = Status.CONVERGED if high < _FARTHEST_BIAS else Status.NO_MINIMUM
     moved = replace(straight.solution, status=status)
     return replace(straight, point=at_bias(high), solution=moved)
-
-
-def _refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
-    """Raise if ridge → 0 has no limit: at the interpolation threshold, or without one best margin."""
-    if alpha == threshold:
-        accepted = (
-            f"a value other than the interpolation threshold {threshold:g}, "
-            "where the error diverges at ridge = 0; or use ridge > 0"
-        )
-        raise ParameterError("alpha1", alpha, accepted)
-    if alpha < threshold and loss.minimisers[0] < loss.minimisers[1]:
-        accepted = f"a number > 0 for the loss {loss.name!r}, which is least on an interval"
-        raise ParameterError("ridge", 0.0, accepted)
-
-
-def _matching(start: LimitState | None, kind: str) -> Array | None:
-    return start.point if start is not None and start.kind == kind else None
-
-
-def misclassified(law: FeatureLaw, weights: Array, shift: Array | float = 0.0) -> Array:
-    """Return P(y m + SρG < shift) at each point of the law, (n,).
-
-    `weights` are (μ_1 … μ_k, b, ν), or one such row for each replicate.
-    """
-    scores = score_law(law, weights)
-    return np.asarray(ndtr((shift - scores.label * scores.mean) / scores.spread))
-
-
-def _fresh_weights(law: FeatureLaw, points: Array) -> Array:
-    """Return (μ, b, ν) for fresh features from rows (μ, b, a, ν, …) for features with this law."""
-    count = len(law.noisy)
-    kept = count - law.spurious
-    rest = points[..., len(law.lost)]
-    spurious = points[..., kept:count]
-    norm = np.sqrt(rest**2 + (spurious**2).sum(axis=-1))
-    return np.concatenate(
-        [points[..., :kept], points[..., count : count + 1], norm[..., None]], axis=-1
-    )
 
 
 @dataclass(frozen=True)
@@ -559,14 +446,14 @@ def _trained(
 
     sensitivity = saddle.result.evaluation.train_loss_gradient
     loss_at_point = found.train_loss.mean() + sensitivity @ carried.correction
-    weights = _fresh_weights(law, point)
+    weights = fresh_weights(law, point)
     train_error = float(below_zero(point[None]).mean())
     sharp = float(below_zero(point[None], 0.0).mean()) if saddle.smoothing else train_error
     return LimitReadout(
         weights=weights,
         susceptibility=float(point[WIDTH] / point[DUAL]),
-        replicate_weights=_fresh_weights(law, replicates),
-        weights_error=np.abs(_fresh_weights(law, np.abs(point) + carried.error) - np.abs(weights)),
+        replicate_weights=fresh_weights(law, replicates),
+        weights_error=np.abs(fresh_weights(law, np.abs(point) + carried.error) - np.abs(weights)),
         train_loss=max(float(loss_at_point), loss.infimum),
         train_error=train_error,
         replicate_train_loss=found.train_loss + carried.shifts @ sensitivity,
@@ -576,107 +463,7 @@ def _trained(
         ),
         train_error_range=abs(sharp - train_error),
         state=state,
-        solution=_solution(carried.trusted, note, carried.residual, saddle.result.solution.steps),
+        solution=noted_solution(
+            carried.trusted, note, carried.residual, saddle.result.solution.steps
+        ),
     )
-
-
-def _solution(converged: bool, note: Note, residual: float, steps: int) -> Solution:
-    status, detail = note if converged else (Status.DEGENERATE, "")
-    return Solution(status, residual, steps, detail)
-
-
-def _separability(law: FeatureLaw, alpha: float) -> tuple[bool, Note]:
-    """Return whether data at this ratio are separable, and a note on how sure that is."""
-    excess = least_excess(law).evaluation.hinged
-    if excess.value < EXCESS_FLOOR:
-        beyond = law.dimension_ratio * largest_capacity(law)
-        if alpha <= beyond:
-            return True, _ALL_WELL
-        detail = f"the capacity is beyond {beyond:.2g}, which alpha1 is as well: use ridge > 0"
-        return True, (Status.BEYOND_REACH, detail)
-    threshold = law.dimension_ratio / excess.value
-    if abs(alpha / threshold - 1) < 1e-9:
-        accepted = (
-            f"a value other than the capacity {threshold:.10g}, where the margin vanishes at "
-            "ridge = 0; or use ridge > 0"
-        )
-        raise ParameterError("alpha1", alpha, accepted)
-    spread = replicate_error(excess.replicates) / excess.value
-    detail = f"alpha1 is within the numerical error of the capacity {threshold:.4g}"
-    close = alpha * (1 - spread) <= threshold <= alpha * (1 + spread)
-    return bool(alpha < threshold), (Status.NEAR_THRESHOLD, detail) if close else _ALL_WELL
-
-
-def _maximum_margin(
-    law: FeatureLaw, loss: Loss, ratio: float, start: Array | None, note: Note
-) -> LimitReadout:
-    """Return the classifier of the widest margin, which ridge → 0 gives on separable data."""
-    result = widest_margin(law, ratio, start)
-    point, found = result.point, result.evaluation
-    inverse = np.linalg.pinv(found.hessian)
-    points = point - (found.replicate_gradients - found.gradient) @ inverse.T
-    penalised = np.append(law.penalised, 1.0)
-    weights = _fresh_weights(law, point)
-    zeros = np.zeros(law.replicates)
-    return LimitReadout(
-        weights=weights,
-        susceptibility=np.inf,
-        replicate_weights=_fresh_weights(law, points),
-        weights_error=np.abs(result.solution.residual * weights),
-        train_loss=loss.infimum,
-        train_error=0.0,
-        replicate_train_loss=zeros,
-        replicate_train_error=zeros,
-        train_loss_error=0.0,
-        state=LimitState("margin", point),
-        solution=_solution(result.converged, note, result.solution.residual, result.solution.steps),
-        margin=float(penalised @ point[:-1] ** 2) ** -0.5,
-        replicate_margins=(points[:, :-1] ** 2 @ penalised) ** -0.5,
-    )
-
-
-def _interpolation(law: FeatureLaw, loss: Loss, ratio: float) -> LimitReadout:
-    """Return the minimum-norm readout that gives every training sample the best margin."""
-    target = loss.minimisers[0]
-    columns, precision = law.signed, law.scale**-2
-    products = law.by_replicate(
-        columns[:, :, None] * columns[:, None, :] * precision[:, None, None]
-    )
-    targets = law.by_replicate(columns * precision[:, None]) * target
-    squares = law.by_replicate(precision) * target**2
-    weights = _interpolating_weights(
-        law, ratio, products.mean(axis=0), targets.mean(axis=0), float(squares.mean())
-    )
-    replicate_weights = np.array(
-        [
-            _interpolating_weights(law, ratio, *moments)
-            for moments in zip(products, targets, squares, strict=True)
-        ]
-    )
-    zeros = np.zeros(law.replicates)
-    return LimitReadout(
-        weights=weights,
-        susceptibility=np.inf,
-        replicate_weights=replicate_weights,
-        weights_error=1e-14 * np.abs(weights),
-        train_loss=loss.infimum,
-        train_error=float(target <= 0),
-        replicate_train_loss=zeros,
-        replicate_train_error=zeros,
-        train_loss_error=0.0,
-        state=LimitState("interpolation", weights),
-        solution=_AT_ONCE,
-    )
-
-
-def _interpolating_weights(
-    law: FeatureLaw, ratio: float, products: Array, targets: Array, square: float
-) -> Array:
-    """Solve for (μ, b, a), which is linear, then for ν; return fresh features' (μ, b, ν)."""
-    own = law.own_noise
-    stiffness = np.where(own > 0, 1.0, (1 - ratio) * law.penalised) - ratio * law.lost
-    linear = np.linalg.solve(ratio * products + np.diag(stiffness), ratio * targets)
-    misfit = linear @ products @ linear - 2 * linear @ targets + square
-    gain = linear**2 @ (own - law.lost)
-    rest = np.sqrt(ratio / (1 - ratio) * max(misfit + gain, 0.0))
-    return _fresh_weights(law, np.append(linear, rest))

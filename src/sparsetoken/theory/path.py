@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sparsetoken.arrays import Array
-from sparsetoken.theory.limit import LimitState
 from sparsetoken.theory.potential import POSITIVE
+from sparsetoken.theory.trained_readout import LimitState
 
 __all__ = ["Trail", "from_path", "on_path"]
 

@@ -27,11 +27,12 @@ from sparsetoken.task import Query, Task, Training, check_matters, check_reuse, 
 from sparsetoken.theory.alignment import Alignment, learnt_alignment
 from sparsetoken.theory.feature_law import FeatureLaw, score_law
 from sparsetoken.theory.laws import ClassifierLaw, classifier_law
-from sparsetoken.theory.limit import FINEST, LimitReadout, LimitState, limit_readout, misclassified
+from sparsetoken.theory.limit import FINEST, limit_readout
 from sparsetoken.theory.localisation import Localisation
 from sparsetoken.theory.path import Trail, from_path, on_path
 from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import replicate_error
+from sparsetoken.theory.trained_readout import LimitReadout, LimitState, misclassified
 from sparsetoken.theory.usage import BIAS, Tested, Usage, best_sharpness, recalibrated
 from sparsetoken.validation import ParameterError
 

@@ -16,9 +16,9 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task, vary
 from sparsetoken.theory.feature_law import FeatureLaw, ScoreLaw, score_law
-from sparsetoken.theory.limit import LimitReadout
 from sparsetoken.theory.ranking import Ranking
 from sparsetoken.theory.thresholds import best_threshold
+from sparsetoken.theory.trained_readout import LimitReadout
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Tested", "Usage", "best_sharpness", "recalibrated"]
