@@ -196,6 +196,31 @@ def test_a_law_may_have_any_number_of_coordinates(
     assert reached[0] == pytest.approx(reached[1], rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weight": np.ones(2)},
+        {"label": np.array([1.0, 0.0])},
+        {"noisy": (True, True)},
+        {"coordinates": np.zeros((3, 1))},
+        {"removed": np.empty((0, 0))},
+        {"replicates": 3},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_a_law_that_is_not_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, object]
+) -> None:
+    law = ClassifierLaw(lambda task, *_: replace(pooled_law(task), **wrong))
+    monkeypatch.setitem(LAWS, "wrong", law)
+    for ask in (
+        lambda: predict(TASK, TRAINING, classifier="wrong"),
+        lambda: capacity(TASK, classifier="wrong"),
+    ):
+        with pytest.raises(ParameterError, match=r"classifier = 'wrong' .* weights that sum"):
+            ask()
+
+
 def test_a_law_may_have_no_coordinate_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a signal there is nothing to see along its direction either."""
 

@@ -18,6 +18,9 @@ __all__ = ["FeatureLaw", "ScoreLaw", "score_law"]
 # How often the points of a class are halved for a compressed law: 128 cells.
 _CUTS = 7
 
+# What may be missing of a sum of weights.
+_ROUNDING = 1e-9
+
 
 class _Points:
     """Points with weights, replicate after replicate."""
@@ -72,6 +75,18 @@ class FeatureLaw(_Points):
     replicates: int = 1
     dimension_ratio: float = 1.0
     further: Array | None = None
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether shapes agree, labels are ±1 and weights sum to one."""
+        size = len(self.scale)
+        return (
+            self.coordinates.shape == (size, len(self.noisy))
+            and self.label.shape == self.weight.shape == self.removed.shape[:1] == (size,)
+            and size % self.replicates == 0
+            and bool(np.all(np.abs(self.label) == 1))
+            and abs(float(self.weight.sum()) - 1) < _ROUNDING
+        )
 
     @property
     def nbytes(self) -> int:

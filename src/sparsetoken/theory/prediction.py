@@ -398,7 +398,11 @@ def feature_law(
     if query is None and found.takes_query:
         raise ParameterError("query", None, f"a Query for the {classifier} classifier")
     make = found.make_fresh if fresh and found.make_fresh is not None else found.make
-    return make(task, query, log2_points, seed)
+    law = make(task, query, log2_points, seed)
+    if not law.is_consistent:
+        accepted = "a classifier whose law has one length, labels of ±1 and weights that sum to one"
+        raise ParameterError("classifier", classifier, accepted)
+    return law
 
 
 def chosen_query(
