@@ -62,6 +62,16 @@ def test_the_command_line_knows_an_imported_classifier(folder: Path) -> None:
     assert found["test_error"] == pytest.approx(pooled["test_error"], abs=1e-6)
 
 
+def test_help_names_an_imported_classifier(folder: Path) -> None:
+    for command in ("predict", "capacity", "simulate", "map"):
+        plain, told = (
+            " ".join(run(folder, command, *words, "--help").split())
+            for words in ((), ("--import", "summed"))
+        )
+        assert "attention, pooled or vectorised." in plain
+        assert "attention, pooled, vectorised or summed." in told
+
+
 def test_a_sweep_simulates_an_imported_classifier_in_worker_processes(folder: Path) -> None:
     run(folder, "sweep", "run", "study.toml", "--workers", "2")
     run(folder, "sweep", "export", "study.toml", "--csv", "trials.csv")

@@ -11,6 +11,8 @@ from sparsetoken import (
     Curve,
     ParameterError,
     Query,
+    Solution,
+    Status,
     Step,
     Task,
     Training,
@@ -24,7 +26,7 @@ from sparsetoken import (
     simulate_descent,
     strength_curve,
 )
-from sparsetoken.records import table_cells, to_frame
+from sparsetoken.records import is_noteworthy, readable, table_cells, to_frame
 
 TASK, TRAINING = Task(10, 1, 4.0), Training(4.0, 4.0)
 STEPS = [Step(2.0, 0.5, 0.5, 5.0)] * 2
@@ -88,3 +90,10 @@ def test_frames_of_pandas_and_of_polars_alone_hold_every_row(
         monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match="pandas or polars"):
         to_frame(rows)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_row_is_noteworthy_by_the_status_of_its_solution(status: Status) -> None:
+    row = Solution(status, residual=0.0, steps=1).to_dict()
+    assert is_noteworthy(row) == (status is not Status.CONVERGED) == ("message" in readable(row))
+    assert not is_noteworthy({"test_error": 0.1})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparsetoken import ParameterError, Query, Task, Training, loss_names
 from sparsetoken.informative import ACCEPTED
+from sparsetoken.task import spaced
 
 Settings = Task | Training | Query
 
@@ -229,3 +230,10 @@ def test_all_samples_are_shared_out_as_before(
     assert (for_readout.alpha1, for_readout.reuse) == (whole, False)
     with pytest.raises(ParameterError, match="alpha = 0"):
         training.share_out(0)
+
+
+def test_values_of_a_field_are_spaced_evenly_or_by_factors_and_whole_where_it_is_whole() -> None:
+    assert spaced("strength", 1.0, 4.0, 3, by_factors=False) == [1.0, 2.5, 4.0]
+    assert spaced("strength", 1.0, 4.0, 3, by_factors=True) == pytest.approx([1.0, 2.0, 4.0])
+    for name in ("length", "at_length", "informative"):
+        assert spaced(name, 2, 4, 5, by_factors=False) == [2, 3, 4]

@@ -21,6 +21,7 @@ __all__ = [
     "UNCERTAINTY",
     "Curve",
     "Record",
+    "is_noteworthy",
     "measured",
     "preformatted",
     "rate_text",
@@ -43,6 +44,9 @@ FEW_POSITIVES = 0.2
 
 # Numbers below 10 to minus this are shown with an exponent.
 _SMALL = 5
+
+# How a record names the status of a solution about which there is nothing to say.
+_CONVERGED = "converged"
 
 # Left out where a person reads: how the solver got there.
 _QUIET = ("residual", "steps", "converged", "status")
@@ -374,9 +378,14 @@ def _interleaved(flat: Mapping[str, Any], bars: Mapping[str, Any]) -> Iterator[t
             yield name + UNCERTAINTY, bars[name]
 
 
+def is_noteworthy(row: Mapping[str, Any]) -> bool:
+    """Return whether a flat record tells how its solution ended, and that is not as it should."""
+    return "message" in row and row.get("status") != _CONVERGED
+
+
 def readable(row: Mapping[str, Any]) -> dict[str, str]:
     """Return what a person wants to read of a flat record, as text by name."""
-    quiet = (*_QUIET, "message") if row.get("status") == "converged" else _QUIET
+    quiet = _QUIET if is_noteworthy(row) else (*_QUIET, "message")
     return {
         name.replace("_", " "): with_error(*entry)
         for name, entry in measured(row).items()

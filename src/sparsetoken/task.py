@@ -16,7 +16,7 @@ from sparsetoken import validation
 from sparsetoken.informative import CountLaw, Counts, KeptCount, as_informative, counts
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Query", "Step", "Task", "Training", "check_matters", "check_reuse", "vary"]
+__all__ = ["Query", "Step", "Task", "Training", "check_matters", "check_reuse", "spaced", "vary"]
 
 _Class = TypeVar("_Class")
 
@@ -411,6 +411,23 @@ def vary(name: str, value: Any, *settings: _Settings | None) -> tuple[Any, ...]:
     raise ParameterError(
         "over", name, "one of " + ", ".join(key for names in known for key in names)
     )
+
+
+_WHOLE = ("length", "informative")
+
+
+def spaced(name: str, start: float, stop: float, count: int, *, by_factors: bool) -> list[float]:
+    """Return so many values of a field, evenly or by factors; whole numbers where the field is one.
+
+    A field at test time has the prefix "at_".
+    """
+    # Imported here, so that the command line can show the fields without loading numpy.
+    import numpy as np
+
+    values = (np.geomspace if by_factors else np.linspace)(start, stop, count)
+    if name.removeprefix("at_") in _WHOLE:
+        return [int(value) for value in np.unique(np.round(values))]
+    return [float(value) for value in values]
 
 
 def check_matters(over: str, fields: Sequence[str]) -> None:

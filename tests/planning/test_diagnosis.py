@@ -300,6 +300,9 @@ def test_text_record_figure_and_progress() -> None:
     assert flat["strength"] == found.signal.strength
     assert flat["strength_uncertainty"] == found.signal.uncertainty["strength"]
     assert flat["verdict"] == "attention pays"
+    rows = {row["classifier"]: row for row in found.comparison.to_rows()}
+    assert flat["attention_error"] == rows["attention"]["error"]
+    assert flat["attention_limit"] == found.limits["attention"]
     # What limits it is announced where it follows.
     announced = found.findings[0].next_step == "use it, and read on"
     assert announced == (len(found.findings) > 1)

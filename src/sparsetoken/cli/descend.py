@@ -24,7 +24,7 @@ from sparsetoken.cli.output import (
     force_option,
     print_curve,
     print_json,
-    refuse_unread,
+    refuse_unread_options,
     tell_written,
 )
 from sparsetoken.limits import MOST_STEPS
@@ -89,7 +89,7 @@ def descend(
     from sparsetoken.theory.descent import descend as descend_along
 
     if not trials:
-        refuse_unread(("dimension", "seed"), "nothing is simulated without --trials")
+        refuse_unread_options(("dimension", "seed"), "nothing is simulated without --trials")
     task, schedule = read_task(options), _schedule(options)
     if plot is not None:
         check_picture("plot", plot, inputs=filter(None, [options["schedule"]]), force=force)
@@ -119,7 +119,9 @@ def _schedule(options: dict[str, Any]) -> list[Step]:
     if path is None:
         count = validation.integer("steps", options["steps"], low=1, high=MOST_STEPS)
         return [read_step(options)] * count
-    refuse_unread(("steps", *(item.name for item in fields(Step))), "--schedule has the steps")
+    refuse_unread_options(
+        ("steps", *(item.name for item in fields(Step))), "--schedule has the steps"
+    )
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

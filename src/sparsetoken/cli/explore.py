@@ -10,7 +10,7 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     is_our_page,
-    refuse_unread,
+    refuse_unread_options,
     tell_written,
 )
 from sparsetoken.validation import ParameterError
@@ -40,7 +40,7 @@ def explore(
 
     shown = State.from_address(state)
     if export is not None:
-        refuse_unread(("port", "no_browser"), "--export writes a page and serves none")
+        refuse_unread_options(("port", "no_browser"), "--export writes a page and serves none")
     if port is not None and not 1 <= port <= 65535:
         raise ParameterError("port", port, "an integer from 1 to 65535")
     try:

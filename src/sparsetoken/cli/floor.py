@@ -21,8 +21,9 @@ from sparsetoken.cli.output import (
     print_curve,
     print_json,
     print_record,
-    refuse_unread,
+    refuse_unread_options,
     tell_written,
+    tracked,
 )
 from sparsetoken.records import UNCERTAINTY
 from sparsetoken.task import Task
@@ -83,7 +84,7 @@ def floor(alpha: float, tolerance: float, transitions: bool, **options: Any) -> 
         raise click.UsageError("--transitions is for one task: leave --over out")
     if over not in _VARIED:
         raise ParameterError("over", over, "a field that matters here: " + ", ".join(_VARIED))
-    refuse_unread([over], "it is what --over varies")
+    refuse_unread_options([over], "it is what --over varies")
     if options["plot"] is not None:
         check_picture("plot", options["plot"], force=options["force"])
     found = _along(task, over, curve_values(over, options, task), alpha, tolerance)
@@ -111,15 +112,12 @@ def _transitions(task: Task) -> dict[str, Any]:
 def _along(
     task: Task, over: str, values: Sequence[float], alpha: float, tolerance: float
 ) -> "Curve[Floor]":
-    from rich.console import Console
-    from rich.progress import track
-
     from sparsetoken.theory.floor import floor_curve
 
     return floor_curve(
         task,
         over=over,
-        values=track(values, "Solving", console=Console(stderr=True), transient=True),
+        values=tracked(values),
         alpha=None if over == "alpha" else alpha,
         tolerance=tolerance,
     )

@@ -7,6 +7,8 @@ import click
 
 from sparsetoken import validation
 from sparsetoken.cli.options import (
+    NamesOption,
+    classifier_names,
     json_option,
     plot_option,
     read_task,
@@ -21,10 +23,11 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     print_json,
-    refuse_unread,
+    refuse_unread_options,
     tell_written,
+    write_csv,
 )
-from sparsetoken.files import replacing
+from sparsetoken.task import spaced
 from sparsetoken.validation import ParameterError
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["phase_map"]
 
-_WHOLE = ("length", "informative")
 _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
 
 
@@ -60,7 +62,10 @@ _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
     "--classifier",
     "classifiers",
     multiple=True,
-    help="Which one to map; may be repeated.  [default: all]",
+    cls=NamesOption,
+    names=classifier_names,
+    show_default="all",
+    help="Which one to map; may be repeated:",
 )
 @click.option("--points", type=int, default=25, show_default=True, help="Values of each field.")
 @click.option("--log-x", is_flag=True, help="Space the values across by factors.")
@@ -89,10 +94,12 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
         side: _axis(side, options[f"{side}_axis"], points, options[f"log_{side}"])
         for side in ("x", "y")
     }
-    refuse_unread([name for name, _ in axes.values()], "it is what an axis of the map varies")
+    refuse_unread_options(
+        [name for name, _ in axes.values()], "it is what an axis of the map varies"
+    )
     found = _mapped(task, training, axes, options)
     if csv_path is not None:
-        _write_csv(csv_path, found)
+        write_csv(csv_path, found.to_rows())
         tell_written(csv_path)
     if plot is not None:
         from sparsetoken.plotting import save_figure
@@ -106,8 +113,6 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
 
 
 def _axis(side: str, given: tuple[str, str, str], points: int, by_factors: bool) -> Any:
-    import numpy as np
-
     name, *ends = given
     try:
         start, stop = (validation.real(name, float(end)) for end in ends)
@@ -119,10 +124,7 @@ def _axis(side: str, given: tuple[str, str, str], points: int, by_factors: bool)
         raise ParameterError(
             f"{side} of {name}", " ".join(ends), "two numbers > 0 for values by factors"
         )
-    values = (np.geomspace if by_factors else np.linspace)(start, stop, points)
-    if name in _WHOLE:
-        return name, [int(value) for value in np.unique(np.round(values))]
-    return name, values
+    return name, spaced(name, start, stop, points, by_factors=by_factors)
 
 
 def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, Any]) -> "PhaseMap":
@@ -148,13 +150,3 @@ def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, A
 
 def _is_map(content: bytes) -> bool:
     return b"_test_error," in content.split(b"\n", 1)[0]
-
-
-def _write_csv(path: Path, found: "PhaseMap") -> None:
-    import csv
-
-    rows = found.to_rows()
-    with replacing(path) as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)

@@ -11,11 +11,13 @@ import click
 from sparsetoken import validation
 from sparsetoken.cli.output import Function, force_option
 from sparsetoken.limits import MOST_WORKERS
-from sparsetoken.task import Query, Step, Task, Training
+from sparsetoken.task import Query, Step, Task, Training, spaced
 from sparsetoken.validation import ParameterError
 
 __all__ = [
+    "NamesOption",
     "at_options",
+    "classifier_names",
     "classifier_option",
     "curve_options",
     "curve_values",
@@ -52,7 +54,6 @@ _DEFAULTS: dict[str, Any] = {
 }
 # Steps small enough that the classifier does not overshoot at once.
 _STEP_DEFAULTS = {"alpha": 2.0, "readout_step": 1.0, "bias_step": 0.5, "query_step": 2.0}
-_WHOLE = ("length", "informative")
 _MOST_POINTS = 10_000
 
 
@@ -160,8 +161,38 @@ workers_option = click.option(
 )
 
 
+class NamesOption(click.Option):
+    """An option whose help tells the names that it takes, looked up when its help is shown."""
+
+    def __init__(self, *args: Any, names: Callable[[], Iterable[str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._names = names
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help, with the names after the text."""
+        record = super().get_help_record(ctx)
+        if record is None:
+            return None
+        *first, last = self._names()
+        names = f"{', '.join(first)} or {last}" if first else last
+        option, text = record
+        return option, text.replace(self.help or "", f"{self.help} {names}.", 1)
+
+
+def classifier_names() -> list[str]:
+    """Return the names of all classifiers, those of imported modules too."""
+    from sparsetoken.theory.laws import LAWS
+
+    return list(LAWS)
+
+
 classifier_option = click.option(
-    "--classifier", default="attention", show_default=True, help="attention, pooled or vectorised."
+    "--classifier",
+    cls=NamesOption,
+    names=classifier_names,
+    default="attention",
+    show_default=True,
+    help="Which one:",
 )
 
 
@@ -222,8 +253,6 @@ def refuse_curve_options(options: Mapping[str, Any]) -> None:
 
 def curve_values(over: str, options: Mapping[str, Any], task: Task) -> list[float]:
     """Return the values of the varied field; whole numbers if the field is one."""
-    import numpy as np
-
     law = task.informative
     shortest, longest = (law + 1, 5 * task.length) if isinstance(law, int) else law.lengths
     longest = min(longest, 5 * task.length)
@@ -240,10 +269,7 @@ def curve_values(over: str, options: Mapping[str, Any], task: Task) -> list[floa
     points = validation.integer("points", points, low=2, high=_MOST_POINTS)
     if logarithmic and not (start > 0 and stop > 0):
         raise ParameterError("from, to", (start, stop), "numbers > 0 with --log")
-    values = (np.geomspace if logarithmic else np.linspace)(start, stop, points)
-    if over in _WHOLE:
-        return [int(value) for value in np.unique(np.round(values))]
-    return [float(value) for value in values]
+    return spaced(over, start, stop, points, by_factors=logarithmic)
 
 
 def _picked(options: dict[str, Any], settings: type, prefix: str = "") -> dict[str, Any]:

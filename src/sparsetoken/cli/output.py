@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from sparsetoken.numerics.solution import Status
-from sparsetoken.records import Curve, readable, table_cells
+from sparsetoken.files import replacing
+from sparsetoken.records import Curve, is_noteworthy, readable, table_cells
 from sparsetoken.validation import ParameterError
 
 if TYPE_CHECKING:
@@ -34,9 +34,10 @@ __all__ = [
     "print_curve",
     "print_json",
     "print_record",
-    "refuse_unread",
+    "refuse_unread_options",
     "tell_written",
     "tracked",
+    "write_csv",
 ]
 
 
@@ -61,7 +62,7 @@ _WISHED = ("plot", "csv_path", "save", "export")
 _ALWAYS = ("output", "file")
 
 
-def refuse_unread(names: Iterable[str], because: str) -> None:
+def refuse_unread_options(names: Iterable[str], because: str) -> None:
     """Refuse options of this call that were typed though nothing reads them; defaults are silent."""
     context = click.get_current_context()
     for parameter in context.command.params:
@@ -78,7 +79,7 @@ def force_option(function: Function) -> Function:
         given = click.get_current_context().params
         wished = any(given.get(name) is not None for name in _WISHED)
         if not (wished or any(name in given for name in _ALWAYS)):
-            refuse_unread(["force"], "no file is written")
+            refuse_unread_options(["force"], "no file is written")
         return function(*args, **options)
 
     text = "Replace an output file that this command did not write."
@@ -148,6 +149,16 @@ def tell_written(path: Path) -> None:
     click.echo(f"Wrote {path}", err=True)
 
 
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write flat records as a table with a row for each."""
+    import csv
+
+    with replacing(path) as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def console(*, stderr: bool = False) -> "Console":
     """Return what prints tables and progress; brackets are not markup, for they may be a path's."""
     from rich.console import Console
@@ -201,9 +212,8 @@ def print_curve(title: str, curve: Curve[Any], hidden: Sequence[str] = ()) -> No
 
 def _print_notes(rows: Sequence[Row]) -> None:
     """Say on the stream for notes what is special about a solution."""
-    for message in sorted({row["message"] for row in rows if "message" in row}):
-        if message != Status.CONVERGED.text:
-            click.echo(f"note: {message}", err=True)
+    for message in sorted({row["message"] for row in rows if is_noteworthy(row)}):
+        click.echo(f"note: {message}", err=True)
     if any(row.get("anti_aligned") and not row.get("cause") for row in rows):
         turned = "the query points away from the signal; `sparsetoken align` says why, and the cure"
         click.echo(f"note: {turned}", err=True)

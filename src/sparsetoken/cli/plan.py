@@ -19,7 +19,7 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     print_json,
-    refuse_unread,
+    refuse_unread_options,
     tell_written,
 )
 from sparsetoken.files import write_text
@@ -71,7 +71,7 @@ def plan(as_json: bool, plot: Path | None, save: Path | None, workers: int, **op
     if save is not None:
         check_writable(save, _is_study, force=options["force"])
     if not options["trials"]:
-        refuse_unread(("assurance", "seed"), "no study is simulated with --trials 0")
+        refuse_unread_options(("assurance", "seed"), "no study is simulated with --trials 0")
     task = read_task(options)
     names = ("dimension", "error", "auc", "samples", "assurance", "trials", "seed")
     asked = {name: options[name] for name in names}

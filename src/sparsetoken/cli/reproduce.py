@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sparsetoken.cli.options import import_option, json_option, workers_option
-from sparsetoken.cli.output import Refusal, check_writable, force_option, is_our_page, refuse_unread
+from sparsetoken.cli.output import (
+    Refusal,
+    check_writable,
+    force_option,
+    is_our_page,
+    refuse_unread_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +84,9 @@ def reproduce(
     console = Console(stderr=as_json)
     chosen = _choose(numbers, questions)
     if only_list:
-        refuse_unread(("quick", "output", "workers", "seed", "force"), "--list runs nothing")
+        refuse_unread_options(
+            ("quick", "output", "workers", "seed", "force"), "--list runs nothing"
+        )
         _show_list(chosen, as_json, bool(numbers), console)
         return
     from sparsetoken.reproduce.report import write_results

@@ -22,7 +22,7 @@ from sparsetoken.cli.options import (
     usage_options,
     workers_option,
 )
-from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written
+from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written, write_csv
 from sparsetoken.records import METRICS, measured, with_error
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def simulate(
     result = Simulation(**problem, trials=tuple(found))
     theory = _theory(result)
     if csv_path is not None:
-        _write_csv(csv_path, result)
+        write_csv(csv_path, [trial.to_dict() for trial in result.trials])
         tell_written(csv_path)
     if as_json:
         _print_json(result, theory, trials, interrupted)
@@ -230,15 +230,3 @@ def _print_json(
 
 def _is_csv(content: bytes) -> bool:
     return content.startswith(b"trial,alignment,query_norm,")
-
-
-def _write_csv(path: Path, result: "Simulation") -> None:
-    import csv
-
-    from sparsetoken.files import replacing
-
-    rows = [trial.to_dict() for trial in result.trials]
-    with replacing(path) as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)

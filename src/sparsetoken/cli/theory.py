@@ -8,6 +8,7 @@ import click
 
 from sparsetoken import validation
 from sparsetoken.cli.options import (
+    NamesOption,
     at_options,
     classifier_option,
     curve_options,
@@ -32,7 +33,7 @@ from sparsetoken.cli.output import (
     print_curve,
     print_json,
     print_record,
-    refuse_unread,
+    refuse_unread_options,
     tracked,
 )
 from sparsetoken.records import METRICS, Curve, Record
@@ -195,7 +196,7 @@ def align(**options: Any) -> None:
     from sparsetoken.theory.alignment import align as align_once
     from sparsetoken.theory.prediction import LEARNING
 
-    refuse_unread(_AFTER_THE_QUERY, "the query is learnt before the readout is trained")
+    refuse_unread_options(_AFTER_THE_QUERY, "the query is learnt before the readout is trained")
     settings = (read_task(options), read_training(options))
     shown = ("alignment", "readout_cosine")
     _show_each("attention", settings, options, align_once, shown, (*_TASK, *LEARNING))
@@ -221,10 +222,14 @@ def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     known = query_fields(classifier, query)
     learnt = training if known == LEARNING else None
     if learnt is None:
-        refuse_unread(_TRAINING, "no query is learnt, and the capacity reads nothing else of it")
+        refuse_unread_options(
+            _TRAINING, "no query is learnt, and the capacity reads nothing else of it"
+        )
     else:
         samples = ("alpha0", "alpha1") if learnt.reuse else ("alpha1",)
-        refuse_unread(("ridge", *samples), "whether data can be separated does not depend on it")
+        refuse_unread_options(
+            ("ridge", *samples), "whether data can be separated does not depend on it"
+        )
     choices: dict[str, Any] = {"classifier": classifier, "query": query, "tolerance": tolerance}
 
     def once() -> Record:
@@ -237,19 +242,35 @@ def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     _show(classifier, (task, training, query), options, once, along, ("alpha",), matter)
 
 
+def _known_to_oracles() -> Iterable[str]:
+    from sparsetoken.theory.oracle import ORACLES
+
+    return ORACLES
+
+
+def _nonlinearities() -> Iterable[str]:
+    from sparsetoken.theory.token_sums import NONLINEARITIES
+
+    return NONLINEARITIES
+
+
 @click.command()
 @task_options
 @click.option(
     "--classifier",
+    cls=NamesOption,
+    names=_known_to_oracles,
     default="attention",
     show_default=True,
-    help="attention, pooled, vectorised, elementwise or bayes.",
+    help="Which one:",
 )
 @click.option(
     "--nonlinearity",
+    cls=NamesOption,
+    names=_nonlinearities,
     default="sigmoid",
     show_default=True,
-    help="For elementwise: sigmoid, tanh, linear or exp.",
+    help="Of the classifier elementwise:",
 )
 @click.option("--sharpness", type=float, help="A fixed sharpness (κ) instead of the best.")
 @click.option("--error", type=float, help="Ask instead for the strength that reaches this error.")
@@ -279,7 +300,7 @@ def oracle(
             *(("test_error",), _TASK),
         )
         return
-    refuse_unread(["strength"], "the strength is what --error asks for")
+    refuse_unread_options(["strength"], "the strength is what --error asks for")
 
     def once() -> Record:
         return required_strength(task, error=error, **kind)
@@ -352,7 +373,7 @@ def _asked_curve(
     """Return the curve that is asked for, once nothing can refuse it any more."""
     over = options["over"]
     check_matters(over, matter)
-    refuse_unread([over], "it is what --over varies")
+    refuse_unread_options([over], "it is what --over varies")
     if options["plot"] is not None:
         check_picture("plot", options["plot"], force=options["force"])
     values = curve_values(over, options, read_task(dict(options)))

@@ -27,7 +27,7 @@ from sparsetoken.explorer.computing import (
 )
 from sparsetoken.explorer.state import LIMITS, State, axis_range
 from sparsetoken.numerics.memory import Results
-from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.task import Query, Task, Training, spaced, vary
 from sparsetoken.theory.prediction import LEARNING
 
 __all__ = [
@@ -497,15 +497,8 @@ def lines_of(state: State) -> list[Line]:
 def axis_values(state: State) -> list[float]:
     """Return the values along the x axis."""
     start, stop = axis_range(state, state.over, state.start, state.stop)
-    return _spaced(state.over, start, stop, state.points, bool(state.logarithmic))
-
-
-def _spaced(name: str, start: float, stop: float, count: int, logarithmic: bool) -> list[float]:
-    positive = start > 0 and stop > 0
-    values = (np.geomspace if logarithmic and positive else np.linspace)(start, stop, count)
-    if name in ("length", "informative", "at_length"):
-        return [int(value) for value in np.unique(np.round(values))]
-    return [float(value) for value in values]
+    by_factors = bool(state.logarithmic) and start > 0
+    return spaced(state.over, start, stop, state.points, by_factors=by_factors)
 
 
 def given_query(state: State, classifier: str) -> Query | None:
@@ -624,10 +617,11 @@ def map_axes(state: State) -> tuple[list[float], list[float], list[bool]]:
     """Return the values along both axes of a map, and whether these are logarithmic."""
     side = FINAL.fine_side if state.view == "turning" else FINAL.side
     start, stop = axis_range(state, state.over, state.start, state.stop)
-    across = _spaced(state.over, start, stop, side, bool(state.logarithmic))
     low, high = axis_range(state, state.second, state.second_start, state.second_stop)
-    up = _spaced(state.second, low, high, side, low > 0)
-    return across, up, [bool(state.logarithmic) and start > 0, low > 0]
+    by_factors = [bool(state.logarithmic) and start > 0, low > 0]
+    across = spaced(state.over, start, stop, side, by_factors=by_factors[0])
+    up = spaced(state.second, low, high, side, by_factors=by_factors[1])
+    return across, up, by_factors
 
 
 def _turning(state: State) -> list[Line]:

@@ -131,9 +131,9 @@ class Diagnosis(Record):
             "measure": self.comparison.measure,
         }
         for row in self.comparison.to_rows():
-            flat[f"error_{row['classifier']}"] = row["error"]
-            flat[f"error_{row['classifier']}_uncertainty"] = row["error_uncertainty"]
-        flat |= {f"limit_{name}": value for name, value in self.limits.items()}
+            flat[f"{row['classifier']}_error"] = row["error"]
+            flat[f"{row['classifier']}_error_uncertainty"] = row["error_uncertainty"]
+        flat |= {f"{name}_limit": value for name, value in self.limits.items()}
         return flat | {"verdict": self.verdict, "findings": [str(one) for one in self.findings]}
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ product of their cosines, so that s_1 s_2 / c is the strength squared, whatever 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
@@ -262,48 +262,62 @@ def _distance(noise: Array) -> float:
 def _combined(
     pairs: list[_Pair], dimension: float, dimension_error: float, positive: int
 ) -> SignalEstimate:
-    errors = {"effective_dimension": dimension_error}
-    correlation = float(np.mean([pair.correlation for pair in pairs]))
+    """Return the estimate from all pairs of halves."""
     mixtures = [mixture for pair in pairs for mixture in pair.mixtures]
-    shifts = np.array([mixture.shift for mixture in mixtures])
-    shift = float(np.mean(np.abs(shifts)))
-    errors["shift"] = float(np.mean([mixture.shift_error for mixture in mixtures]))
-    chance = (1 - max(correlation, 0.0)) / np.sqrt(dimension)
     distance = float(np.mean([pair.distances for pair in pairs]))
     chance_distance = _CHANCE_DISTANCE / np.sqrt(pairs[0].noise_tokens)
-    normal = bool(distance <= _NOT_NORMAL + chance_distance)
+    unseen = SignalEstimate(
+        strength=None,
+        informative=None,
+        effective_dimension=dimension,
+        alignment=None,
+        shift=float(np.mean(np.abs([mixture.shift for mixture in mixtures]))),
+        positive=positive,
+        distance=distance,
+        normal=bool(distance <= _NOT_NORMAL + chance_distance),
+        query_alignment=None,
+        uncertainty={
+            "effective_dimension": dimension_error,
+            "shift": float(np.mean([mixture.shift_error for mixture in mixtures])),
+        },
+    )
+    correlation = float(np.mean([pair.correlation for pair in pairs]))
+    chance = (1 - max(correlation, 0.0)) / np.sqrt(dimension)
     if correlation < _SEEN * chance:
-        return SignalEstimate(
-            None, None, dimension, None, shift, positive, distance, normal, None, errors
-        )
+        return unseen
+    strength, strength_error = _strength(pairs, correlation, chance)
+    informative, informative_error = _pooled_estimate(
+        np.array([mixture.informative for mixture in mixtures]),
+        np.array([mixture.informative_error for mixture in mixtures]),
+    )
+    alignment = _from_all(correlation)
+    own = [pair.owned for pair in pairs if pair.owned is not None]
+    # Of the two cosines in a correlation, that of the other half's direction is known.
+    query = _from_all(min(float(np.mean(own)) ** 2 / correlation, 1.0)) if own else None
+    return replace(
+        unseen,
+        strength=strength,
+        informative=informative,
+        alignment=alignment,
+        query_alignment=query,
+        uncertainty={
+            **unseen.uncertainty,
+            "strength": strength_error,
+            "informative": informative_error,
+            "alignment": chance / (alignment * (1 + correlation) ** 2),
+        },
+    )
+
+
+def _strength(pairs: list[_Pair], correlation: float, chance: float) -> tuple[float, float]:
+    """Return θ and its standard error: what both shifts of a pair show is θ² times the correlation."""
     squares = [pair.mixtures[0].shift * pair.mixtures[1].shift for pair in pairs]
     strength = float(np.sqrt(np.mean(np.abs(squares)) / correlation))
     relative = np.array(
         [[mixture.shift_error / mixture.shift for mixture in pair.mixtures] for pair in pairs]
     )
     shift_part = float(np.mean(np.sqrt((relative**2).sum(axis=1))))
-    errors["strength"] = strength / 2 * float(np.hypot(shift_part, chance / correlation))
-    informative, errors["informative"] = _pooled_estimate(
-        np.array([mixture.informative for mixture in mixtures]),
-        np.array([mixture.informative_error for mixture in mixtures]),
-    )
-    alignment = _from_all(correlation)
-    errors["alignment"] = chance / (alignment * (1 + correlation) ** 2)
-    own = [pair.owned for pair in pairs if pair.owned is not None]
-    # Of the two cosines in a correlation, that of the other half's direction is known.
-    query = _from_all(min(float(np.mean(own)) ** 2 / correlation, 1.0)) if own else None
-    return SignalEstimate(
-        strength,
-        informative,
-        dimension,
-        alignment,
-        shift,
-        positive,
-        distance,
-        normal,
-        query,
-        errors,
-    )
+    return strength, strength / 2 * float(np.hypot(shift_part, chance / correlation))
 
 
 def _from_all(squared: float) -> float:
