@@ -33,7 +33,7 @@ from sparsetoken.estimators import (
     mask_tokens,
     plot_attention,
 )
-from sparsetoken.estimators.recalibration import _cut, recalibrated
+from sparsetoken.estimators.recalibration import _cut, recalibrated_to_labels
 from sparsetoken.estimators.token_evidence import Background
 
 QUICK: dict[str, Any] = {"refine": True, "tied": True, "sharpness": 2.0, "ridge": 0.01}
@@ -299,7 +299,9 @@ def test_a_long_tail_moves_the_bias_of_least_loss_and_not_that_of_fewest_errors(
 
     found = []
     for fewest in (True, False):
-        factor, bias = recalibrated(decisions, labels, get_loss("logistic"), fewest_errors=fewest)
+        factor, bias = recalibrated_to_labels(
+            decisions, labels, get_loss("logistic"), fewest_errors=fewest
+        )
         assert factor == pytest.approx(8**0.5)
         found.append(np.mean((decisions(factor) + bias > 0) != (labels > 0)))
     assert found[0] < 0.2  # the bags with a tail, and nothing else

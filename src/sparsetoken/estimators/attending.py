@@ -27,7 +27,7 @@ from sparsetoken.estimators.objective import Heads
 from sparsetoken.estimators.plain_arrays import write_export
 from sparsetoken.estimators.pooling import Pooling, Softmax
 from sparsetoken.estimators.query import balanced_weights, first_coefficients
-from sparsetoken.estimators.recalibration import recalibrated, recalibrated_to_rate
+from sparsetoken.estimators.recalibration import recalibrated_to_labels, recalibrated_to_rate
 from sparsetoken.estimators.scaling import (
     Scaler,
     are_correlated,
@@ -535,7 +535,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
             if y is not None:
                 labels = np.where(known == target, 1.0, -1.0)
-                factors[row], biases[row] = recalibrated(
+                factors[row], biases[row] = recalibrated_to_labels(
                     decisions, labels, loss, fewest_errors=fewest
                 )
             else:

@@ -13,13 +13,13 @@ from scipy.optimize import minimize_scalar
 from sparsetoken.arrays import Array
 from sparsetoken.losses import Loss
 
-__all__ = ["recalibrated", "recalibrated_to_rate"]
+__all__ = ["recalibrated_to_labels", "recalibrated_to_rate"]
 
 # Factors on the trained sharpness that are tried; the last is nearly the maximum.
 FACTORS = tuple(float(factor) for factor in 2.0 ** np.arange(-2, 6.5, 0.5))
 
 
-def recalibrated(
+def recalibrated_to_labels(
     decisions: Callable[[float], Array], labels: Array, loss: Loss, *, fewest_errors: bool
 ) -> tuple[float, float]:
     """Return the factor on the queries, and the bias, of least mean loss, or of fewest errors.
