@@ -16,7 +16,20 @@ from sparsetoken import validation
 from sparsetoken.informative import CountLaw, Counts, KeptCount, as_informative, counts
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Query", "Step", "Task", "Training", "check_matters", "check_reuse", "spaced", "vary"]
+__all__ = [
+    "ALL_SAMPLES",
+    "Query",
+    "Step",
+    "Task",
+    "Training",
+    "check_matters",
+    "check_reuse",
+    "spaced",
+    "vary",
+]
+
+# On an axis: all samples per dimension, of query and readout together.
+ALL_SAMPLES = "alpha"
 
 _Class = TypeVar("_Class")
 

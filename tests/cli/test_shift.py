@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from sparsetoken import Query, Task, Training, predict, shift
 from sparsetoken.cli import main
 
-SETTING = ["--length", "20", "--alpha0", "8", "--alpha1", "8", "--ridge", "0.01"]
-LEARNT = [*SETTING, "--query-step", "40"]
+SETTING = ["--length", "20", "--alpha1", "8", "--ridge", "0.01"]
+LEARNT = [*SETTING, "--alpha0", "8", "--query-step", "40"]
 TASK = Task(20, 1, 5.0)
 TRAINING = Training(8, 8, ridge=0.01, query_step=40)
 

@@ -11,7 +11,7 @@ from sparsetoken.cli import main
 from sparsetoken.simulation import trials as trials_module
 from sparsetoken.uncertainty import z_scores
 
-SMALL = ["simulate", "--dimension", "30", "--trials", "4", "--query-step", "20"]
+SMALL = ["simulate", "--dimension", "30", "--trials", "4"]
 
 
 def run(*arguments):

@@ -27,7 +27,7 @@ from sparsetoken.cli.output import (
     tell_written,
     write_csv,
 )
-from sparsetoken.task import spaced
+from sparsetoken.task import ALL_SAMPLES, spaced
 from sparsetoken.validation import ParameterError
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
         side: _axis(side, options[f"{side}_axis"], points, options[f"log_{side}"])
         for side in ("x", "y")
     }
-    refuse_unread_options(
-        [name for name, _ in axes.values()], "it is what an axis of the map varies"
-    )
+    _refuse_unread({name for name, _ in axes.values()}, options)
     found = _mapped(task, training, axes, options)
     if csv_path is not None:
         write_csv(csv_path, found.to_rows())
@@ -110,6 +108,21 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
         print_json({**task.to_dict(), **training.to_dict()}, found.to_rows())
     else:
         click.echo(str(found))
+
+
+def _refuse_unread(varied: set[str], options: dict[str, Any]) -> None:
+    """Refuse options that no cell of the map reads."""
+    from sparsetoken.theory.prediction import LEARNING, query_fields
+
+    shared = {"alpha0", "alpha1"}
+    tied = shared if options["reuse"] and varied & {ALL_SAMPLES, *shared} else set()
+    refuse_unread_options(varied | tied, "it is what an axis of the map varies")
+    learnt = any(query_fields(name, None) for name in options["classifiers"] or classifier_names())
+    if not (learnt or options["with_capacity"]):
+        # A readout without a query has all samples: their parts are read unless their sum varies.
+        sharing = {*shared, "reuse"}
+        unread = set(LEARNING) - sharing | (sharing if ALL_SAMPLES in varied else set())
+        refuse_unread_options(unread, "no classifier of the map has a query to learn")
 
 
 def _axis(side: str, given: tuple[str, str, str], points: int, by_factors: bool) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from sparsetoken import validation
-from sparsetoken.cli.output import Function, force_option
+from sparsetoken.cli.output import Function, force_option, refuse_unread_options
 from sparsetoken.limits import MOST_WORKERS
 from sparsetoken.task import Query, Step, Task, Training, spaced
 from sparsetoken.validation import ParameterError
@@ -33,6 +33,7 @@ __all__ = [
     "read_task",
     "read_training",
     "refuse_curve_options",
+    "refuse_learning",
     "seed_option",
     "step_options",
     "task_options",
@@ -249,6 +250,16 @@ def refuse_curve_options(options: Mapping[str, Any]) -> None:
         value = options[{"from": "start", "to": "stop", "log": "logarithmic"}.get(name, name)]
         if value is not None and value is not False:
             raise click.UsageError(f"--{name} is for a curve: say which field varies with --over")
+
+
+def refuse_learning(classifier: str, query: Query | None) -> None:
+    """Refuse the options that only a query to be learnt reads, where there is none."""
+    from sparsetoken.theory.prediction import LEARNING, query_fields
+
+    if query_fields(classifier, query) != LEARNING:
+        given = "the query is given, not learnt"
+        because = f"{classifier} has no query to learn" if query is None else given
+        refuse_unread_options((*LEARNING, "reuse"), because)
 
 
 def curve_values(over: str, options: Mapping[str, Any], task: Task) -> list[float]:

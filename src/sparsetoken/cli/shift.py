@@ -13,6 +13,7 @@ from sparsetoken.cli.options import (
     read_query,
     read_task,
     read_training,
+    refuse_learning,
     task_options,
     tolerance_option,
     training_options,
@@ -91,6 +92,7 @@ def shift(
     from sparsetoken.theory.shift import shift as shift_of
 
     task, training, query = read_task(options), read_training(options), read_query(options)
+    refuse_learning("attention", query)
     if plot is not None:
         check_picture("plot", plot, force=options["force"])
     if options["logarithmic"] is None:

@@ -16,6 +16,7 @@ from sparsetoken.cli.options import (
     read_sharpness,
     read_task,
     read_training,
+    refuse_learning,
     seed_option,
     task_options,
     training_options,
@@ -80,13 +81,14 @@ def simulate(
     """
     if csv_path is not None:
         check_writable(csv_path, _is_csv, force=force)
-    task = read_task(options)
+    task, query = read_task(options), read_query(options)
+    refuse_learning(options["classifier"], query)
     problem = {
         "task": task,
         "training": read_training(options),
         "dimension": dimension,
         "classifier": options["classifier"],
-        "query": read_query(options),
+        "query": query,
         "at": read_at(options, task),
         "at_sharpness": read_sharpness(options["at_sharpness"]),
         "recalibrate": options["recalibrate"],

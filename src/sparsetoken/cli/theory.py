@@ -22,6 +22,7 @@ from sparsetoken.cli.options import (
     read_task,
     read_training,
     refuse_curve_options,
+    refuse_learning,
     task_options,
     tolerance_option,
     training_options,
@@ -104,6 +105,7 @@ def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **optio
 
     task, training, query = read_task(options), read_training(options), read_query(options)
     at = read_at(options, task)
+    refuse_learning(classifier, query)
 
     choices: dict[str, Any] = {
         "classifier": classifier,
@@ -373,7 +375,9 @@ def _asked_curve(
     """Return the curve that is asked for, once nothing can refuse it any more."""
     over = options["over"]
     check_matters(over, matter)
-    refuse_unread_options([over], "it is what --over varies")
+    samples = ("alpha0", "alpha1")
+    tied = samples if options.get("reuse") and over in samples else (over,)
+    refuse_unread_options(tied, "it is what --over varies")
     if options["plot"] is not None:
         check_picture("plot", options["plot"], force=options["force"])
     values = curve_values(over, options, read_task(dict(options)))

@@ -16,7 +16,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.checkpoint import Checkpoint
 from sparsetoken.planning.parallel import finished
 from sparsetoken.records import preformatted, share_text, to_frame
-from sparsetoken.task import Task, Training, vary
+from sparsetoken.task import ALL_SAMPLES, Task, Training, vary
 from sparsetoken.theory.capacity import capacity
 from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.prediction import Predictor
@@ -26,12 +26,10 @@ from sparsetoken.validation import ParameterError
 __all__ = ["PhaseMap", "phase_map"]
 
 TOLERANCE = 2e-3
-# All samples per dimension, shared out as in the given training.
-_TOTAL = "alpha"
 
 MapAxis = tuple[str, Sequence[float] | Array]
 _ACROSS: MapAxis = ("strength", np.linspace(1, 7, 25))
-_UPWARDS: MapAxis = (_TOTAL, np.geomspace(0.5, 32, 25))
+_UPWARDS: MapAxis = (ALL_SAMPLES, np.geomspace(0.5, 32, 25))
 
 
 @dataclass(frozen=True)
@@ -324,13 +322,13 @@ def _checked(side: str, axis: Any, task: Task, training: Training) -> tuple[str,
         except ParameterError as error:
             if error.parameter != "over":
                 raise
-            raise ParameterError(side, name, f"{error.accepted}, {_TOTAL}") from None
+            raise ParameterError(side, name, f"{error.accepted}, {ALL_SAMPLES}") from None
     return name, values
 
 
 def _settings(name: str, value: Any, task: Task, training: Training) -> tuple[Task, Training]:
     """Return the settings with one of them changed."""
-    if name != _TOTAL:
+    if name != ALL_SAMPLES:
         varied = vary(name, value, task, training)
         return varied[0], varied[1]
     return task, training.share_out(value)
