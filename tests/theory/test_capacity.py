@@ -1,4 +1,3 @@
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -206,9 +205,20 @@ def test_a_curve_of_capacities_agrees_with_its_points(over: str) -> None:
         assert record.query == alone.query
 
 
-def test_a_curve_of_capacities_refuses_fields_that_nothing_has() -> None:
-    with pytest.raises(ParameterError, match="over"):
-        capacity_curve(Task(10, 1, 5.0), over="alpha0", values=[1.0], classifier="pooled")
+@pytest.mark.parametrize(
+    ("over", "settings"),
+    [
+        ("alpha0", {"classifier": "pooled"}),
+        ("alpha0", {"query": Query(0.9, 1.5)}),
+        ("ridge", {"training": Training(4.0, 2.0)}),
+        ("alpha1", {"training": Training(4.0, 2.0)}),
+        ("alpha0", {"training": Training(2.0, 2.0, reuse=True)}),
+        ("alignment", {"training": Training(4.0, 2.0)}),
+    ],
+)
+def test_a_curve_of_capacities_refuses_fields_that_do_not_matter(over: str, settings: Any) -> None:
+    with pytest.raises(ParameterError, match=f"over = '{over}' .* a field that matters here"):
+        capacity_curve(Task(10, 1, 5.0), over=over, values=[0.5, 1.0], **settings)
 
 
 @pytest.mark.parametrize("given", [{"classifier": "pooled"}, {"query": Query(0.9, 1.5)}])
@@ -217,13 +227,7 @@ def test_a_training_that_nothing_reads_is_refused(given: dict[str, Any]) -> None
     for call in (
         lambda: capacity(task, training, **given),
         lambda: capacity_curve(task, training, values=[3.0], **given),
+        lambda: capacity_curve(task, training, over="alpha0", values=[1.0, 2.0], **given),
     ):
         with pytest.raises(ParameterError, match=r"training = .* nothing else reads it"):
             call()
-    # A field of it may be the abscissa of a flat line, unless the query is given.
-    along = partial(capacity_curve, task, training, over="alpha0", values=[1.0, 2.0], **given)
-    if "query" in given:
-        with pytest.raises(ParameterError, match=r"training = .* nothing else reads it"):
-            along()
-    else:
-        assert along()[0].alpha == along()[1].alpha

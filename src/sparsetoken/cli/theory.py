@@ -217,12 +217,11 @@ def align(**options: Any) -> None:
 def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     """Predict how many samples per dimension a classifier can separate."""
     from sparsetoken.theory.capacity import capacity as capacity_once
-    from sparsetoken.theory.capacity import capacity_curve
+    from sparsetoken.theory.capacity import capacity_curve, capacity_fields
     from sparsetoken.theory.prediction import LEARNING, query_fields
 
     task, training, query = read_task(options), read_training(options), read_query(options)
-    known = query_fields(classifier, query)
-    learnt = training if known == LEARNING else None
+    learnt = training if query_fields(classifier, query) == LEARNING else None
     if learnt is None:
         refuse_unread_options(
             _TRAINING, "no query is learnt, and the capacity reads nothing else of it"
@@ -240,7 +239,7 @@ def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     def along(over: str, values: Iterable[float]) -> Sequence[Record]:
         return capacity_curve(task, learnt, over=over, values=values, **choices)
 
-    matter = (*_TASK, *known)
+    matter = capacity_fields(learnt, classifier, query)
     _show(classifier, (task, training, query), options, once, along, ("alpha",), matter)
 
 

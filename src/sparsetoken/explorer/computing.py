@@ -374,12 +374,13 @@ def _strengths(batch: Batch, values: Iterator[float]) -> list[Point]:
 def _capacities(batch: Batch, values: Iterator[float]) -> list[Point]:
     source = batch.source
     learnt = source.query is None and takes_query(source.classifier)
-    varied = source.over in source.training.to_dict()
-    if varied and source.query is not None:
-        found = capacity(source.task, query=source.query, tolerance=batch.tolerance)
-        return _points(batch, [found for _ in values])
-    training = source.training if learnt or varied else None
-    return _points(batch, capacity_curve(source.task, training, **_asked(batch, values)))
+    settings = source.task, source.training if learnt else None
+    asked = _asked(batch, values)
+    if source.over not in source.settings():
+        del asked["over"], asked["values"]
+        flat = capacity(*settings, **asked)
+        return _points(batch, [flat for _ in values])
+    return _points(batch, capacity_curve(*settings, **asked))
 
 
 def _queries(batch: Batch, values: Iterator[float]) -> list[Point]:

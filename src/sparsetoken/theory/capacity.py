@@ -1,7 +1,7 @@
 """How many samples per dimension a linear readout can separate (docs/theory.md, section 6)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,21 @@ from sparsetoken.numerics.newton import NewtonResult
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
-from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.task import Query, Task, Training, check_matters, vary
 from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.laws import classifier_law
 from sparsetoken.theory.margin import EXCESS_FLOOR, Excess, largest_capacity, least_excess
 from sparsetoken.theory.prediction import (
     chosen_query,
     feature_law,
+    query_fields,
     refuse_unread,
     reuses,
     training_law,
 )
 from sparsetoken.theory.replicates import replicate_error
 
-__all__ = ["Capacity", "capacity", "capacity_curve"]
+__all__ = ["Capacity", "capacity", "capacity_curve", "capacity_fields"]
 
 # Points a class and replicate, as powers of two: to begin with, and where that is not enough.
 _FIRST_SIZE = 9
@@ -131,12 +132,12 @@ def capacity_curve(
     Parameters
     ----------
     over : str
-        A numeric field of `Task`, or of `Training` or `Query` if one is given.
+        A numeric field of `Task`, or of the query: of `Query` if one is given, else what it is
+        learnt with. Others are refused, for the capacity does not depend on them.
     values : iterable of float
         Its values, in the order in which results are returned.
     task, training, classifier, query, tolerance
-        As in `capacity`; for a classifier without a query, a training whose field is `over` may be
-        given too, for a flat line.
+        As in `capacity`.
 
     Returns
     -------
@@ -153,8 +154,9 @@ def capacity_curve(
     validation.instance("task", task, Task)
     validation.instance("training", training, Training, optional=True)
     validation.instance("query", query, Query, optional=True)
-    if query is not None or training is None or over not in training.to_dict():
-        refuse_unread(training, classifier, query)
+    validation.instance("over", over, str)
+    refuse_unread(training, classifier, query)
+    check_matters(over, capacity_fields(training, classifier, query))
     points, records = [], []
     for value in values:
         points.append(value)
@@ -164,6 +166,16 @@ def capacity_curve(
         fixed |= part.to_dict() if part is not None else {}
     fixed.pop(over, None)
     return Curve(over, tuple(points), tuple(records), fixed)
+
+
+def capacity_fields(
+    training: Training | None, classifier: str, query: Query | None
+) -> tuple[str, ...]:
+    """Return the numeric fields of the settings that a capacity depends on."""
+    task = tuple(item.name for item in fields(Task))
+    reused = training is not None and training.reuse
+    read = query_fields(classifier, query)
+    return (*task, *(name for name in read if not (reused and name == "alpha0")))
 
 
 class _Path:
