@@ -202,6 +202,16 @@ def test_wrong_sharpness_is_refused(value):
         predict(TASK, TRAINING, at_sharpness=value)
 
 
+def test_a_text_for_a_sharpness_is_told_that_numbers_are_accepted_too():
+    with pytest.raises(ParameterError, match=r"'bset' .* a number >= 0, infinity or 'best'"):
+        predict(TASK, TRAINING, at_sharpness="bset")
+
+
+def test_a_sharpness_beside_a_curve_over_it_is_refused():
+    with pytest.raises(ParameterError, match=r"at_sharpness = 3.0 .* None: it varies"):
+        curve(TASK, TRAINING, over="at_sharpness", values=[0.5, 1.0], at_sharpness=3.0)
+
+
 def test_sharpness_is_refused_without_a_softmax():
     with pytest.raises(ParameterError, match="at_sharpness"):
         predict(TASK, TRAINING, classifier="pooled", at_sharpness=1.0)

@@ -279,7 +279,8 @@ def predict(
     ----------
     task, training : Task, Training
     classifier : str
-        "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`.
+        "attention", "pooled", "vectorised", or another entry of `theory.laws.LAWS`. One without a
+        query reads nothing but alpha1, loss and ridge of a training that serves all classifiers.
     query : Query, optional
         A given query instead of the one that `align` predicts; for attention. What only a query to
         be learnt reads of the training (alpha0, the rates) then plays no part, and reuse is refused.
@@ -345,7 +346,7 @@ def curve(
     values : iterable of float
         Its values, in the order in which predictions are returned.
     task, training, classifier, query, at, at_sharpness, recalibrate, tolerance
-        As in `predict`.
+        As in `predict`; at_sharpness is refused where it varies.
 
     Returns
     -------
@@ -365,6 +366,8 @@ def curve(
     validation.instance("training", training, Training)
     validation.instance("query", query, Query, optional=True)
     validation.instance("over", over, str)
+    if at_sharpness is not None and over == _AT + "sharpness":
+        raise ParameterError("at_sharpness", at_sharpness, "None: it varies")
     if query is not None and not over.startswith(_AT):
         check_matters(over, prediction_fields(classifier, query))
     points, predictions = [], []
