@@ -546,14 +546,18 @@ def test_text_study_and_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({}, "target = None .* exactly one of error, auc and samples"),
-        ({"error": 0.1, "samples": 100}, "target = 'error, samples'"),
+        (
+            {},
+            r"error, auc, samples = \(None, None, None\) .* exactly one of error, auc and samples",
+        ),
+        ({"error": 0.1, "samples": 100}, r"error, auc, samples = \(0.1, None, 100\)"),
         ({"error": 0.5}, "error = 0.5 .* in \\(0, 0.5\\)"),
         ({"error": 0.0}, "error = 0.0"),
         ({"auc": 0.4}, "auc = 0.4"),
         ({"samples": 5}, "samples = 5 .* >= 10"),
         ({"error": 0.1, "dimension": 1}, "dimension = 1"),
         ({"error": 0.1, "assurance": 0.2}, "assurance = 0.2"),
+        ({"samples": 400, "trials": 0, "seed": 5}, "seed = 5 is not valid: expected its default"),
         ({"samples": 400, "assurance": 0.9}, "assurance = 0.9 is not valid: expected its default"),
         ({"error": 0.1, "trials": -1}, "trials = -1"),
         ({"error": 0.1, "trials": 1}, "trials = 1 .* 0, or at least 2"),

@@ -230,10 +230,9 @@ def plan(
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     if samples is not None and assurance != ASSURANCE:
         raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
-    if not trials and assurance != ASSURANCE:
-        raise ParameterError(
-            "assurance", assurance, "its default with trials = 0: none is simulated"
-        )
+    for name, value, usual in (("assurance", assurance, ASSURANCE), ("seed", seed, 0)):
+        if not trials and value != usual:
+            raise ParameterError(name, value, "its default with trials = 0: none is simulated")
     _check_losses(losses)
     count = Count(progress, most_predictions() + MOST_SIZES * trials)
     search = PlanSearch(
@@ -341,11 +340,9 @@ def _goal(
     task: Task, error: float | None, auc: float | None, samples: int | None
 ) -> tuple[str, float | None]:
     """Return the metric, and the loss to reach; None for a budget."""
-    given = {"error": error, "auc": auc, "samples": samples}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        shown = ", ".join(named) or None
-        raise ParameterError("target", shown, "exactly one of error, auc and samples")
+    given = (error, auc, samples)
+    if given.count(None) != 2:
+        raise ParameterError("error, auc, samples", given, "exactly one of error, auc and samples")
     if samples is not None:
         validation.integer("samples", samples, low=FEWEST_SAMPLES)
         return "error", None
