@@ -101,6 +101,8 @@ def test_classifiers_without_a_query_do_not_read_the_first_data(data: Sample) ->
         model = train(
             (np.full((1, 2, 3), np.nan), [0]), (data.X, data.y), training(), classifier=classifier
         )
+        without = train(None, (data.X, data.y), training(), classifier=classifier)
+        assert np.array_equal(model.weights, without.weights)
         assert model.query is None
         assert model.first_weights is None
         assert model.first_bias is None
@@ -213,6 +215,8 @@ def test_settings_that_do_not_fit_are_refused(data: Sample) -> None:
         train(*both, nonlinearity="relu")
     with pytest.raises(ParameterError, match=r"query_data = 7 .*expected 8"):
         train((data.X[:, :, :7], data.y), (data.X, data.y), training())
+    with pytest.raises(ParameterError, match=r"query_data = None .* a pair \(X, y\)"):
+        train(None, (data.X, data.y), training())
 
 
 def test_reuse_trains_on_one_data_set(data: Sample) -> None:

@@ -117,7 +117,7 @@ class TrainedModel:
 
 
 def train(
-    query_data: tuple[ArrayLike, ArrayLike],
+    query_data: tuple[ArrayLike, ArrayLike] | None,
     readout_data: tuple[ArrayLike, ArrayLike],
     training: Training,
     *,
@@ -128,9 +128,9 @@ def train(
 
     Parameters
     ----------
-    query_data : (X0, y0)
-        Sequences (n0, L, d) and labels in {-1, +1} for stages 1 to 3; classifiers without a query
-        do not read them.
+    query_data : (X0, y0) or None
+        Sequences (n0, L, d) and labels in {-1, +1} for stages 1 to 3. Classifiers without a query
+        do not read them, so that one call serves all classifiers; None will do for those.
     readout_data : (X1, y1)
         The same for stage 4; with `reuse` of the training, the same arrays.
     training : Training
