@@ -168,5 +168,10 @@ def test_commands_give_what_the_page_shows(values: dict) -> None:
 def test_a_study_is_one_that_sweep_accepts() -> None:
     study = parse_study(as_study(State()))
     assert len(list(study.cells())) == 3 * 8
+    varied = {"given_query": 1, "over": "sharpness", "quantity": "auc"}
+    study = parse_study(as_study(State.from_values(varied)))
+    assert (study.plot.x, study.plot.y, study.metrics) == ("query_sharpness", "auc", ("auc",))
+    pooled = parse_study(as_study(State.from_values({**varied, "classifiers": ["pooled"]})))
+    assert (pooled.plot.x, pooled.query) == (None, None)
     with pytest.raises(ParameterError, match="view"):
         as_study(State(view="map"))

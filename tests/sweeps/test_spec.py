@@ -87,7 +87,7 @@ def test_a_study_does_not_reuse_samples_that_a_given_query_never_used() -> None:
     both = 'classifiers = ["pooled", "attention"]\n' + HEAD + TASK + training + given
     with pytest.raises(StudyError, match=r"reuse = True, classifier = attention\): reuse = True"):
         parse_study(both)
-    assert len(parse_study(both.replace(', "attention"', "")).cells()) == 2
+    assert len(parse_study(both.replace(', "attention"', "").replace(given, "")).cells()) == 2
     assert len(parse_study(both.replace(given, "")).cells()) == 4
 
 
@@ -196,11 +196,38 @@ def test_a_study_without_metrics_has_the_settings_that_it_always_had() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "key"),
+    [
+        ("", "[query]\nalignment = 0.9\nsharpness = 1\n", "query"),
+        ('metrics = ["auc", "hit_rate"]\n', "", "metrics: 'hit_rate'"),
+        ("", "[at]\nsharpness = 2\n", "at.sharpness"),
+    ],
+)
+def test_what_only_a_query_reads_is_refused_where_no_classifier_has_one(
+    before: str, after: str, key: str
+) -> None:
+    text = 'classifiers = ["pooled", "vectorised"]\n' + before + PLAIN + after
+    assert problems(text) == [f"{key} has no effect here: no classifier has a query"]
+    assert parse_study(text.replace("vectorised", "attention")).cells()
+
+
+def test_every_number_that_a_cell_gives_can_be_drawn() -> None:
+    text = 'metrics = ["auc", "hit_rate"]\n' + PLAIN.replace("alpha1 = 2", "alpha1 = 2\nridge = 0")
+    text += "[at]\nlength = 20\nsharpness = 2\nrecalibrate = true\n[plot]\ny = '{}'\n"
+    (cell,) = parse_study(text.format("test_error")).cells()
+    found = {**predict_cell(cell), **simulate_trial(cell, 0)}
+    numbers = [name for name, value in found.items() if isinstance(value, int | float)]
+    assert {"margin_uncertainty", "rate_constant", "along", "readout_norm", "at_bias"} < {*numbers}
+    for name in numbers:
+        assert parse_study(text.format(name)).plot.y == name
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("trials = ", "is not TOML: Invalid value (at end of document)"),
         (PLAIN + "[at]\nsharpness = -1", "at.sharpness: -1 is not valid: expected a finite number >= 0, or infinity"),
-        (PLAIN + "[at]\nrecalibrate = 1", "at.recalibrate: 1 is not valid: expected a bool"),
+        (PLAIN + "[at]\nrecalibrate = 1", "at.recalibrate: 1 is not valid: expected True or False"),
         (
             'metrics = ["recall"]\n' + PLAIN,
             ("metrics: 'recall' is not valid: expected one of 'attended_mass', 'auc', "
@@ -214,6 +241,7 @@ def test_a_study_without_metrics_has_the_settings_that_it_always_had() -> None:
         (PLAIN + "[plt]\nx = 1\n", "plt: unknown key (did you mean 'plot'?)"),
         (PLAIN + "[plot]\nz = 1\n", "plot.z: unknown key"),
         (PLAIN + '[plot]\nx = "alpha"\n', "plot.x: 'alpha' is not a setting (did you mean 'alpha1'?)"),
+        (PLAIN + '[plot]\ny = "test_eror"\n', "plot.y: 'test_eror' is not a number of the results (did you mean 'test_error'?)"),
         (PLAIN + "ridge = []\n", "training.ridge: an empty list: give one value or more"),
         (PLAIN + "ridge = [1, 1.0]\n", "training.ridge: a value is listed twice"),
         (PLAIN + "ridge = true\n", "training.ridge: True is not valid: expected 0, or a finite number in [1e-12, 1000000]"),

@@ -20,6 +20,7 @@ from sparsetoken.explorer.views import (
     lines_of,
     map_axes,
 )
+from sparsetoken.records import METRICS
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.prediction import LEARNING
 from sparsetoken.validation import ParameterError
@@ -279,18 +280,22 @@ def as_study(state: State) -> str:
         f"classifiers = {json.dumps(classifiers)}",
         f"dimensions = [{state.dimension}]",
         f"trials = {state.trials}",
+        *([f"metrics = {json.dumps([state.quantity])}"] if state.quantity in METRICS else []),
     ]
     tables: list[tuple[str, Task | Training | Query]] = [
         ("task", state.task),
         ("training", state.training),
     ]
-    if state.given_query:
+    given = state.given_query and any(map(takes_query, classifiers))
+    if given:
         tables.append(("query", state.query))
     for title, item in tables:
         lines += ["", f"[{title}]"]
         for name, value in item.to_dict().items():
             lines.append(f"{name} = {axis if name == state.over else json.dumps(value)}")
-    lines += ["", "[plot]", f'x = "{state.over}"', f'y = "{state.quantity}"']
+    column = "query_" * (state.over in state.query.to_dict()) + state.over
+    x = [f'x = "{column}"'] if given or column == state.over else []
+    lines += ["", "[plot]", *x, f'y = "{state.quantity}"']
     return "\n".join([*lines, ""])
 
 

@@ -32,7 +32,7 @@ from sparsetoken import validation
 from sparsetoken.extensions import import_extensions
 from sparsetoken.informative import as_informative
 from sparsetoken.limits import MOST_BYTES, MOST_CELLS, MOST_TRIALS, MOST_VALUES
-from sparsetoken.records import METRICS
+from sparsetoken.records import LOCALISATION, METRICS, UNCERTAINTY
 from sparsetoken.sweeps.errors import StudyError
 from sparsetoken.sweeps.grid import Axis, Grid
 from sparsetoken.task import Query, Task, Training, check_reuse
@@ -117,8 +117,7 @@ def _test_sharpness(value: Any) -> float | str:
 
 
 def _recalibrate(value: Any) -> bool:
-    validation.instance("recalibrate", value, bool)
-    return bool(value)
+    return validation.boolean("recalibrate", value)
 
 
 def _table(
@@ -196,11 +195,14 @@ def _title(given: str) -> str:
     return given
 
 
+_USUAL_Y = "test_error"
+
+
 class PlotTable(_Strict):
     """What `sweep plot` draws unless told otherwise."""
 
     x: str | None = None
-    y: str = "test_error"
+    y: str = _USUAL_Y
     scale: Literal["linear", "logx", "logy", "loglog"] = "linear"
 
 
@@ -242,7 +244,7 @@ class Study(_Strict):
 
     @model_validator(mode="after")
     def _check_as_a_whole(self) -> "Study":
-        problems = [*self._zip_problems(), *self._extent_problems()]
+        problems = [*self._zip_problems(), *self._extent_problems(), *self._unread_problems()]
         problems = problems or list(self._size_problems()) or list(self._cell_problems())
         problems = problems or list(islice(self._reuse_problems(), _SHOWN_CELLS))
         if problems:
@@ -339,6 +341,20 @@ class Study(_Strict):
         columns = [_column(key) for key in self.axes]
         if self.plot.x is not None and self.plot.x not in columns:
             yield f"plot.x: {self.plot.x!r} is not a setting{_guess(self.plot.x, columns)}"
+        if self.plot.y != _USUAL_Y and self.plot.y not in (known := _results()):
+            yield f"plot.y: {self.plot.y!r} is not a number of the results{_guess(self.plot.y, known)}"
+
+    def _unread_problems(self) -> Iterator[str]:
+        """Look for what only cells with a query read, where there are none."""
+        keys = [f"metrics: {name!r}" for name in self.metrics if name in LOCALISATION]
+        keys += ["query"] if self.query is not None else []
+        keys += ["at.sharpness"] if "at.sharpness" in self.axes else []
+        if not keys:
+            return
+        from sparsetoken.simulation.draws import DRAWS
+
+        if not any(DRAWS[name].takes_query for name in self.classifiers):
+            yield from (f"{key} has no effect here: no classifier has a query" for key in keys)
 
     def _size_problems(self) -> Iterator[str]:
         cells = math.prod(len(axis.values) for axis in self._grid.axes)
@@ -401,6 +417,22 @@ class Study(_Strict):
         """Return what sets a cell apart from others."""
         varied = [_column(key) for key, values in self.axes.items() if len(values) > 1]
         return ", ".join(f"{name} = {cell[name]}" for name in varied) or "the only one"
+
+
+def _results() -> list[str]:
+    """Return the names of the numbers that a trial or theory can give."""
+    # Imported here, so that a study can be looked at without loading NumPy.
+    from sparsetoken.numerics.solution import Solution
+    from sparsetoken.simulation.trials import Trial
+    from sparsetoken.theory.alignment import Alignment
+    from sparsetoken.theory.prediction import OrderParameters, Prediction
+
+    kinds = (Trial, Prediction, OrderParameters, Alignment, Solution)
+    numbers = (int, float, bool, float | None, bool | None)
+    named = [item.name for kind in kinds for item in fields(kind) if item.type in numbers]
+    not_kept = ("trial", "seconds", "at_sharpness")
+    known = [name for name in dict.fromkeys(named) if name not in not_kept]
+    return [*known, *(name + UNCERTAINTY for name in known if not name.endswith(UNCERTAINTY))]
 
 
 def _may_not_fit(lengths: Values, informative: Values) -> bool:
