@@ -83,7 +83,7 @@ def check_output(
     is_ours: Callable[[bytes], bool],
     *,
     inputs: Iterable[str | Path] = (),
-    force: bool = False,
+    force: bool | None = False,
 ) -> None:
     """Refuse, before any work, a file that could not or must not be written after it.
 
@@ -96,8 +96,9 @@ def check_output(
         written it. An empty file may be replaced as well.
     inputs : paths
         What the command reads; never replaced.
-    force : bool
+    force : bool or None
         Replace a regular file even if it is not ours. Inputs and stores are refused all the same.
+        None where the caller is not asked, and the message must not advise it.
 
     Raises
     ------
@@ -144,7 +145,7 @@ def _check_new(path: Path) -> None:
         raise OutputRefused(f"{path} cannot be written: {reason}") from None
 
 
-def _check_replaceable(path: Path, is_ours: Callable[[bytes], bool], force: bool) -> None:
+def _check_replaceable(path: Path, is_ours: Callable[[bytes], bool], force: bool | None) -> None:
     if not os.access(path, os.W_OK):
         raise OutputRefused(f"{path} cannot be written: Permission denied")
     try:
@@ -158,10 +159,8 @@ def _check_replaceable(path: Path, is_ours: Callable[[bytes], bool], force: bool
     if content.startswith(_SQLITE):
         raise OutputRefused(f"{path} is a store, or another database: name another file")
     if content and not is_ours(content) and not force:
-        raise OutputRefused(
-            f"{path} exists and is not what this command writes: name another file, or replace it "
-            "with --force"
-        )
+        advice = "name another file" + (", or replace it with --force" if force is False else "")
+        raise OutputRefused(f"{path} exists and is not what this command writes: {advice}")
     _check_new(path)
 
 

@@ -102,8 +102,9 @@ def test_an_interrupted_map_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
             phase_map(TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, **options)
         assert path.read_text() == damaged
     path.write_text("my own notes")
-    with pytest.raises(ParameterError, match="not what this command writes"):
+    with pytest.raises(ParameterError, match="not what this command writes") as refused:
         phase_map(TASK, TRAINING, y=("alpha", RATIOS), checkpoint=path, **options)
+    assert "--force" not in str(refused.value)  # which replaces other outputs alone
     assert path.read_text() == "my own notes"
 
 

@@ -45,7 +45,7 @@ class Checkpoint:
         if self._path is None:
             return
         try:
-            check_output(self._path, _is_checkpoint)
+            check_output(self._path, _is_checkpoint, force=None)
         except OutputRefused as refusal:
             raise ParameterError("checkpoint", str(path), f"a file to write: {refusal}") from None
         self._lock = _locked(self._path)
