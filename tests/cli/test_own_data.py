@@ -85,6 +85,8 @@ def test_bad_files_are_one_message_with_code_2(command: str, tmp_path: Path) -> 
         code, output, errors = invoke(command, str(tmp_path / name))
         assert (code, output) == (2, ""), name
         assert message in errors, name
+        assert name == "mask.npz" or f"DATA = '{tmp_path / name}'" in errors
+    assert "but it has ['a']" in invoke(command, str(tmp_path / "other.npz"))[2]
     (tmp_path / "text.npz").write_text("hello")
     np.save(tmp_path / "single.npy", X)
     for name in ("text.npz", "single.npy", "missing.npz"):

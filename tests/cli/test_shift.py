@@ -144,7 +144,7 @@ def test_curves_of_scores(tmp_path, name, column):
         ("metric", ["predict", "--metric", "free_response", "--classifier", "pooled"]),
         ("at_sharpness", ["predict", "--at-sharpness", "sharp"]),
         ("at_sharpness", ["predict", "--at-sharpness", "-1"]),
-        ("at_sharpness", ["simulate", "--at-sharpness", "best"]),
+        ("'best' is not a valid float", ["simulate", "--at-sharpness", "best"]),
         ("metrics", ["simulate", "--metric", "accuracy"]),
         ("sharpness", ["shift", "--at-sharpness", "-1"]),
         ("length", ["shift", "--from", "1", "--points", "2"]),

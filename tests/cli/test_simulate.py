@@ -107,6 +107,13 @@ def test_too_little_memory_for_whole_sequences_points_to_the_other_sampler(monke
     assert "use --sampler reduced" in result.stderr
 
 
+def test_too_little_memory_is_told_with_the_dimension_and_the_gigabytes():
+    result = CliRunner().invoke(main, ["simulate", "--dimension", "9000000", "--trials", "1"])
+    assert result.exit_code == 2
+    assert "not enough memory for this: dimension = 9000000, for the features" in result.stderr
+    assert "GB" in result.stderr
+
+
 def test_an_interrupt_shows_what_has_finished(monkeypatch):
     def interrupted(*arguments, **options):
         if options["trial"] == 2:

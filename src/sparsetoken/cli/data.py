@@ -12,6 +12,8 @@ from sparsetoken.cli.options import (
     seed_option,
 )
 from sparsetoken.cli.output import check_picture, force_option, print_json, tell_written
+from sparsetoken.validation import ParameterError
+from sparsetoken.validation import shown as shown_value
 
 __all__ = ["answer_from_data", "data_options"]
 
@@ -53,7 +55,13 @@ def answer_from_data(
 
     from sparsetoken.estimators.archive import read_labelled
 
-    X, y = read_labelled(data)
+    try:
+        X, y = read_labelled(data)
+    except ParameterError as error:
+        if error.parameter != "file":
+            raise
+        accepted = f"{error.accepted}, but it has {shown_value(error.value)}"
+        raise ParameterError("DATA", str(data), accepted) from None
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(what, total=None)
         found = ask(

@@ -32,6 +32,7 @@ __all__ = [
     "read_step",
     "read_task",
     "read_training",
+    "recalibrate_option",
     "refuse_curve_options",
     "refuse_learning",
     "seed_option",
@@ -143,15 +144,13 @@ import_option = click.option(
 
 def usage_options(function: Function) -> Function:
     """Add the options of how a trained classifier is used."""
-    function = click.option(
-        "--recalibrate", is_flag=True, help="Test with the bias of least error at test time."
-    )(function)
-    return click.option(
-        "--at-sharpness",
-        help="Sharpness of the softmax (κ) at test time: a number, inf for a hard maximum, or best.",
-    )(function)
+    text = "Sharpness of the softmax (κ) at test time: a number, inf for a hard maximum, or best."
+    return click.option("--at-sharpness", help=text)(recalibrate_option(function))
 
 
+recalibrate_option = click.option(
+    "--recalibrate", is_flag=True, help="Test with the bias of least error at test time."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 workers_option = click.option(
     "--workers",

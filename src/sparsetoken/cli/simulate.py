@@ -13,14 +13,13 @@ from sparsetoken.cli.options import (
     query_options,
     read_at,
     read_query,
-    read_sharpness,
     read_task,
     read_training,
+    recalibrate_option,
     refuse_learning,
     seed_option,
     task_options,
     training_options,
-    usage_options,
     workers_option,
 )
 from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written, write_csv
@@ -41,7 +40,12 @@ ValueAndBar = tuple[Any, float | None]
 @query_options
 @classifier_option
 @at_options
-@usage_options
+@click.option(
+    "--at-sharpness",
+    type=float,
+    help="Sharpness of the softmax (κ) at test time: a number, or inf for a hard maximum.",
+)
+@recalibrate_option
 @metric_option("Measure also auc, average_precision, balanced_error, attended_mass or hit_rate.")
 @click.option("--dimension", type=int, default=500, show_default=True, help="Dimension d.")
 @click.option("--trials", type=int, default=20, show_default=True, help="Number of trials.")
@@ -90,7 +94,7 @@ def simulate(
         "classifier": options["classifier"],
         "query": query,
         "at": read_at(options, task),
-        "at_sharpness": read_sharpness(options["at_sharpness"]),
+        "at_sharpness": options["at_sharpness"],
         "recalibrate": options["recalibrate"],
         "sampler": options["sampler"],
         "seed": options["seed"],
@@ -131,9 +135,9 @@ def _run(options: dict[str, Any]) -> tuple[list["Trial"], bool]:
                 progress.advance(bar)
         except KeyboardInterrupt:
             interrupted = True
-        except MemoryError:
-            advice = ": use --sampler reduced" if options["sampler"] == "plain" else ""
-            raise click.UsageError(f"the trials do not fit into memory{advice}") from None
+        except MemoryError as error:
+            advice = "use --sampler reduced" if options["sampler"] == "plain" else ""
+            raise MemoryError(": ".join(filter(None, (str(error), advice)))) from None
     return found, interrupted
 
 
