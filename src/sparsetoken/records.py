@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
+from sparsetoken import validation
 from sparsetoken.validation import ParameterError
 
 __all__ = [
@@ -258,6 +259,7 @@ class Curve(Sequence[_R], Generic[_R]):
         """
         from sparsetoken.plotting import describe, draw_band, look_of, named, new_figure
 
+        logarithmic = validation.boolean("logarithmic", logarithmic)
         entries = [measured(record.to_dict()) for record in self.records]
         known = [name for name, (value, _) in entries[0].items() if _is_number(value)]
         quantity = quantity or self.main or known[0]

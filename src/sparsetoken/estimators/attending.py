@@ -39,7 +39,7 @@ from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.estimators.token_evidence import Background
 from sparsetoken.limits import MOST_HEADS
 from sparsetoken.numerics.threads import one_thread
-from sparsetoken.validation import ParameterError, choice, integer, real
+from sparsetoken.validation import ParameterError, boolean, choice, integer, real
 
 __all__ = ["Attending"]
 
@@ -49,28 +49,22 @@ HARD = 1e6
 WHITEN_AUTO_DIMENSION = 1024
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise ParameterError(name, value, "True or False")
-    return bool(value)
-
-
 class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     """A classifier by attention; which weights scores become is for the classes below to say."""
 
     _checks: ClassVar[dict[str, Check]] = {
         **SequenceClassifier._checks,
         "heads": lambda name, value: integer(name, value, low=1, high=MOST_HEADS),
-        "refine": automatic(_flag),
-        "tied": automatic(_flag),
+        "refine": automatic(boolean),
+        "tied": automatic(boolean),
         "sharpness": automatic(lambda name, value: real(name, value, low=0)),
-        "whiten": automatic(_flag),
+        "whiten": automatic(boolean),
         "split": lambda name, value: (
             None if value is None else real(name, value, low=0, high=1, inclusive=False)
         ),
         "max_iter": lambda name, value: integer(name, value, low=1),
         "tol": lambda name, value: real(name, value, low=0),
-        "verbose": _flag,
+        "verbose": boolean,
     }
 
     def _pooling(self) -> Pooling:

@@ -339,6 +339,7 @@ def forecast(
     repeats = validation.integer("repeats", repeats, low=1, high=MOST_REPEATS)
     seed = validation.integer("seed", seed, low=0)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
+    backtest = validation.boolean("backtest", backtest)
     _check_target(target, labels)
     if target is None and assurance != ASSURANCE:
         raise ParameterError("assurance", assurance, "its default without a target")

@@ -262,6 +262,7 @@ def phase_map(
     axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]
     if axes[0][0] == axes[1][0]:
         raise ParameterError("y", axes[1][0], f"another setting than x, {axes[0][0]}")
+    with_capacity = validation.boolean("with_capacity", with_capacity)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     work = partial(_row, task, training, axes[0], axes[1][0], tolerance)
     kinds = [*names, *(["capacity"] if with_capacity else [])]

@@ -156,7 +156,7 @@ def descent_trial(
 
 
 def _check_reuse(reuse: bool, sampler: str, steps: Sequence[Step]) -> None:
-    validation.instance("reuse", reuse, bool)
+    validation.boolean("reuse", reuse)
     if reuse and sampler != "plain":
         raise ParameterError("sampler", sampler, "'plain' with reuse")
     if reuse and len({step.alpha for step in steps}) > 1:

@@ -318,6 +318,7 @@ def run_trial(
     check_reuse(training.reuse, query)
     _check_usage(classifier, sampler, at_sharpness, recalibrate, metrics, fresh_test)
     _require_memory(task, training, dimension, classifier, dtype)
+    check_separable = validation.boolean("check_separable", check_separable)
     begin = time.perf_counter()
     settings = {
         "task": task.to_dict(),
@@ -484,6 +485,7 @@ def simulate(
     (True, 4)
     """
     found = []
+    recalibrate = validation.boolean("recalibrate", recalibrate)
     settings: dict[str, Any] = {
         "classifier": classifier,
         "query": query,
@@ -547,7 +549,7 @@ def _check_usage(
     fresh_test: int,
 ) -> None:
     takes_query = DRAWS[classifier].takes_query
-    validation.instance("recalibrate", recalibrate, bool)
+    validation.boolean("recalibrate", recalibrate)
     for name in metrics:
         validation.choice("metrics", name, METRICS)
         if name in LOCALISATION and not takes_query:

@@ -198,6 +198,7 @@ def run_cells(
     """
     trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
     retries = validation.integer("retries", retries, low=0, high=MOST_RETRIES)
+    retry_failed = validation.boolean("retry_failed", retry_failed)
     validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     validation.instance("executor", executor, Executor, optional=True)
     for name, given in (("function", function), ("theory", theory)):

@@ -25,7 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from sparsetoken import __version__
+from sparsetoken import __version__, validation
+from sparsetoken.limits import MOST_TRIALS
 from sparsetoken.sweeps.errors import DamagedStore, StoreError
 from sparsetoken.sweeps.grid import Grid
 
@@ -124,6 +125,9 @@ class Store:
         check: bool = False,
     ) -> None:
         self.path = Path(path)
+        if trials is not None:
+            trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
+        check = validation.boolean("check", check)
         self._trials = trials
         self._place = Path(
             os.path.realpath(path)
