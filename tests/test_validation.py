@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sparsetoken.validation import ParameterError, choice, integer, real
+from sparsetoken.validation import ParameterError, choice, integer, real, several
 
 
 def test_error_is_a_value_error_that_names_parameter_value_and_what_is_accepted() -> None:
@@ -75,3 +75,16 @@ def test_choice_lists_what_is_known() -> None:
     for value in ("green", 3, None):
         with pytest.raises(ParameterError, match="expected one of 'blue', 'red'"):
             choice("colour", value, ["red", "blue"])
+
+
+@pytest.mark.parametrize("value", [(1, 2), [1, 2], np.array([1, 2]), iter([1, 2]), range(1, 3)])
+def test_several_values_may_come_in_any_form(value: object) -> None:
+    assert list(several("values", value, "numbers")) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "value", [3.0, None, "auc", b"auc", {"a": 1}, np.array(3.0), np.float64(3)]
+)
+def test_one_value_or_a_text_is_not_several(value: object) -> None:
+    with pytest.raises(ParameterError, match=r"^values = .* expected a list of numbers$"):
+        several("values", value, "numbers")

@@ -1,7 +1,7 @@
 """Checks of single parameters, and the one error that all bad input raises."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ __all__ = [
     "instance",
     "integer",
     "real",
+    "rectangular",
+    "several",
     "shown",
 ]
 
@@ -116,6 +118,28 @@ def choice(parameter: str, value: object, options: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise ParameterError(parameter, value, "one of " + ", ".join(map(repr, known)))
     return value
+
+
+def several(parameter: str, value: Any, of: str) -> Iterator[Any]:
+    """Return an iterator over a value if it has several entries: no single one, nor a text."""
+    # numpy's arrays without an axis look iterable and are not.
+    if not isinstance(value, str | bytes | Mapping) and getattr(value, "shape", None) != ():
+        try:
+            return iter(value)
+        except TypeError:
+            pass
+    raise ParameterError(parameter, value, f"a list of {of}")
+
+
+def rectangular(parameter: str, value: Any) -> "np.ndarray[Any, Any]":
+    """Return an array of a value whose rows have one length."""
+    import numpy as np
+
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError):
+        accepted = "an array, or lists that all have one length"
+        raise ParameterError(parameter, value, accepted) from None
 
 
 def instance(parameter: str, value: object, kind: type, *, optional: bool = False) -> None:

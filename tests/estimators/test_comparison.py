@@ -12,13 +12,14 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from sparsetoken import ParameterError
+from sparsetoken import ParameterError, Task, sample
 from sparsetoken.estimators import (
     AttentionClassifier,
     PooledClassifier,
     TokenWise,
     compare,
     comparison,
+    free_response_curve,
     localisation_score,
     mask_tokens,
 )
@@ -216,6 +217,39 @@ def test_localisation_score_by_hand() -> None:
     assert localisation_score(attention, [1, 2, -1, 1], k=2) == 1.0
     assert localisation_score(attention, [[0, 1], [1, 2], None, []]) == 0.5
     assert localisation_score(np.array([[0.1, 0.9], [0.9, 0.1]]), np.array([0, 0])) == 0.5
+
+
+def test_masks_name_the_informative_tokens_as_their_positions_do() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random((40, 6))
+    masks = sample(Task(6, 2, 1.0), 40, dimension=2, rng=rng).positions
+    named = [np.flatnonzero(mask) for mask in masks]
+    assert localisation_score(scores, masks) == localisation_score(scores, named)
+    by_mask, by_name = (free_response_curve(scores, one) for one in (masks, named))
+    np.testing.assert_array_equal(by_mask.token_recall, by_name.token_recall)
+    found = free_response_curve([[0.1, 2.0], [0.4, 0.3]], [[False, True], [False, False]])
+    assert found.at(0.0) == 1.0
+
+
+@pytest.mark.parametrize("measure", [localisation_score, free_response_curve])
+@pytest.mark.parametrize(
+    ("rows", "positions", "parameter"),
+    [
+        ([[0.9, 0.1]], [[0.99]], "positions of sample 0"),
+        ([[0.9, 0.1]], [[True]], "positions of sample 0"),
+        ([[0.9, 0.1]], [["first"]], "positions of sample 0"),
+        ([[0.9, 0.1]], [[[0], [1]]], "positions of sample 0"),
+        ([[0.9, 0.1]], 0, "positions"),
+        (np.array([0, 1]), np.ones((2, 3)), " of sample 0"),
+        ([["a", "b"]], [0], " of sample 0"),
+    ],
+)
+def test_positions_that_name_no_token_are_refused(
+    measure: Any, rows: Any, positions: Any, parameter: str
+) -> None:
+    with pytest.raises(ParameterError) as refused:
+        measure(rows, positions)
+    assert refused.value.parameter.endswith(parameter)
 
 
 def test_localisation_score_refuses_nonsense() -> None:

@@ -404,6 +404,9 @@ def test_explaining_through_pipelines_and_searches() -> None:
     assert explain(search, bags.X, what="locate", k=2).shape == (len(bags.X), 2)
     axes = plot_attention(search, bags.X[:4], positions=bags.positions[:4])
     assert axes.images[0].get_array().shape[0] == 4
+    masks = [np.arange(len(one)) == k for one, k in zip(bags.X[:4], (0, 2, 1, -1), strict=True)]
+    circles = plot_attention(search, bags.X[:4], positions=masks).lines
+    assert [line.get_xdata().tolist() for line in circles] == [[0], [2], [1], []]
     with pytest.raises(ParameterError, match="what"):
         explain(search, bags.X, what="predict")
     with pytest.raises(ParameterError, match="PooledClassifier"):

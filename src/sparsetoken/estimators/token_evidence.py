@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsetoken.arrays import Array
-from sparsetoken.estimators.metrics import positions_of
+from sparsetoken.estimators.metrics import with_positions
 from sparsetoken.records import preformatted, to_frame
 from sparsetoken.validation import ParameterError
 
@@ -88,7 +88,7 @@ class FreeResponseCurve:
         --------
         >>> from sparsetoken import free_response_curve
         >>> found = free_response_curve([[0.1, 2.0], [0.4, 0.3]], [[False, True], [False, False]])
-        >>> found.at(0.5)
+        >>> found.at(0.0)
         1.0
         """
         return float(np.interp(false_alarms, self.false_alarms, self.token_recall))
@@ -190,27 +190,20 @@ def free_response_curve(scores: Sequence[Any], positions: Sequence[Any]) -> Free
     >>> found.at(0.0)
     1.0
     """
-    if len(scores) != len(positions):
-        raise ParameterError(
-            "length of positions", len(positions), f"{len(scores)}, one entry a sequence"
-        )
     parts, informative = [], []
-    for index, (row, entry) in enumerate(zip(scores, positions, strict=True)):
-        row = np.asarray(row, dtype=float)
-        if row.ndim != 1:
-            raise ParameterError(f"shape of the scores of sequence {index}", row.shape, "(tokens,)")
+    for row, wanted in with_positions("scores", scores, positions):
         mark = np.zeros(len(row), dtype=bool)
-        mark[positions_of(entry, len(row), index)] = True
-        parts.append(row)
+        mark[wanted] = True
+        parts.append(row.astype(float))
         informative.append(mark)
-    values, marks = np.concatenate(parts), np.concatenate(informative)
-    if not marks.any():
+    if not any(mark.any() for mark in informative):
         raise ParameterError("positions", "none", "an informative token in some sequence")
+    values, marks = np.concatenate(parts), np.concatenate(informative)
     order = np.argsort(-values, kind="stable")
     last_of_ties = np.append(np.diff(values[order]) != 0, True)
     hits, misses = np.cumsum(marks[order]), np.cumsum(~marks[order])
     return FreeResponseCurve(
-        np.append(0.0, misses[last_of_ties] / len(scores)),
+        np.append(0.0, misses[last_of_ties] / len(parts)),
         np.append(0.0, hits[last_of_ties] / marks.sum()),
     )
 
@@ -288,9 +281,9 @@ def plot_attention(
     from sparsetoken.plotting import new_figure, styled
 
     attention = list(explain(model, X))
-    if positions is not None and len(positions) != len(attention):
-        accepted = f"{len(attention)}, one entry for each sequence"
-        raise ParameterError("length of positions", len(positions), accepted)
+    marked = []
+    if positions is not None:
+        marked = [wanted for _, wanted in with_positions("attention", attention, positions)]
     if axes is not None and not hasattr(axes, "imshow"):
         raise ParameterError("axes", axes, "axes of matplotlib, or None")
 
@@ -299,9 +292,8 @@ def plot_attention(
         if axes is None:
             _, (axes,) = new_figure()
         draw_attention(axes, attention, [str(label) for label in labels or range(len(attention))])
-        for row, entry in enumerate(() if positions is None else positions):
-            marked = positions_of(entry, len(attention[row]), row)
-            axes.plot(marked, np.full(len(marked), row), "o", mfc="none", color="C3")
+        for row, wanted in enumerate(marked):
+            axes.plot(wanted, np.full(len(wanted), row), "o", mfc="none", color="C3")
         axes.set_ylabel("sequence")
         return axes
 
