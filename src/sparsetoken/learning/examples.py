@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.packed import PackedMatrix
-from sparsetoken.validation import ParameterError
+from sparsetoken.validation import ParameterError, rectangular
 
 __all__ = ["BorderedFactor", "Examples", "check_examples", "check_labels", "gram"]
 
@@ -22,14 +22,13 @@ _BLOCK_ENTRIES = 2**18
 
 def check_examples(features: Array, labels: Array) -> tuple[Array, Array]:
     """Return features as floats and labels -1 and +1, or say what is wrong with them."""
-    features = np.asarray(features)
+    features = rectangular("features", features)
     if features.ndim != 2 or 0 in features.shape:
         raise ParameterError("features", features.shape, "an array of shape (n, d), not empty")
+    if features.dtype.kind not in "biuf":
+        raise ParameterError("dtype of features", features.dtype.name, "real numbers")
     if features.dtype not in (np.float64, np.float32):
-        try:
-            features = features.astype(float)
-        except (TypeError, ValueError):
-            raise ParameterError("features", features.dtype, "numbers") from None
+        features = features.astype(float)
     if (
         not np.isfinite(np.einsum("nd->", features, dtype=float))
         and not np.isfinite(features).all()
@@ -40,7 +39,7 @@ def check_examples(features: Array, labels: Array) -> tuple[Array, Array]:
 
 def check_labels(name: str, labels: ArrayLike, count: int) -> Array:
     """Return `count` labels -1 and +1 as floats, or say what is wrong with them."""
-    labels = np.asarray(labels)
+    labels = rectangular(name, labels)
     if labels.shape != (count,):
         raise ParameterError(f"shape of {name}", labels.shape, f"({count},), one a row")
     different = np.unique(labels)

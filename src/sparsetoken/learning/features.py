@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 
 from sparsetoken.arrays import Array
 from sparsetoken.extensions import extensible
-from sparsetoken.validation import ParameterError, choice
+from sparsetoken.validation import ParameterError, choice, real, rectangular
 
 __all__ = [
     "FEATURE_MAPS",
@@ -41,7 +41,7 @@ BLOCK_BYTES = 32 * 2**20
 
 def sequence_array(X: ArrayLike, name: str = "X") -> Array:
     """Return X as an array of real numbers of shape (n, L, d), or say what is wrong with it."""
-    sequences = np.asarray(X)
+    sequences = rectangular(name, X)
     if sequences.ndim != 3 or 0 in sequences.shape[1:]:
         accepted = "(samples, tokens, dimension), none of the last two 0"
         raise ParameterError(f"shape of {name}", sequences.shape, accepted)
@@ -182,7 +182,7 @@ def features(
         if query is None or np.shape(query) != (X.shape[2],):
             shape = None if query is None else np.shape(query)
             raise ParameterError("shape of query", shape, f"({X.shape[2]},), the dimension of X")
-        settings = (query, inverse_temperature)
+        settings = (query, real("inverse_temperature", inverse_temperature))
     if known.takes_nonlinearity:
         settings = (*settings, nonlinearity)
     # Integers and half precision have no room for the result.

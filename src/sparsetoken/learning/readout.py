@@ -264,10 +264,13 @@ def _readout(
 def _checked_weights(sample_weight: Array | None, count: int) -> Array | None:
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=float)
+    weights = validation.rectangular("sample_weight", sample_weight)
     accepted = f"{count} finite numbers >= 0, not all 0"
     if weights.shape != (count,):
         raise ParameterError("sample_weight", weights.shape, accepted)
+    if weights.dtype.kind not in "biuf":
+        raise ParameterError("sample_weight", weights.dtype.name, accepted)
+    weights = weights.astype(float)
     if not (np.all(np.isfinite(weights)) and np.all(weights >= 0) and weights.any()):
         raise ParameterError("sample_weight", float(np.min(weights)), accepted)
     return weights
