@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.model_selection import StratifiedKFold
 
 import sparsetoken as st
 from sparsetoken import ParameterError
@@ -41,8 +42,80 @@ def test_learning_names_what_is_wrong(parameter: str, call: Callable[[], Any]) -
     assert_names(parameter, call)
 
 
-def assert_names(parameter: str, call: Callable[[], Any]) -> None:
+COMPARISONS: list[tuple[str, dict[str, Any]]] = [
+    ("repeats", {"cv": StratifiedKFold(3), "repeats": 9}),
+    ("repeats", {"cv": StratifiedKFold(3), "repeats": "bad"}),
+    ("repeats", {"repeats": "bad"}),
+    ("cv", {"cv": "5"}),
+    ("cv", {"cv": [1, 2]}),
+    ("cv", {"cv": 2.5}),
+    ("cv", {"cv": StratifiedKFold(31)}),
+    ("shape of y", {"y": Y[:50]}),
+    ("y", {"y": X[:, 0, 0]}),
+    ("shape of groups", {"groups": [1, 2]}),
+    ("scoring", {"scoring": "acuracy"}),
+    ("scoring", {"scoring": ["auc", 3]}),
+    ("scoring", {"scoring": len}),
+    ("scoring['auc']", {"scoring": {"auc": "auc"}}),
+    ("classifiers", {"classifiers": [st.PooledClassifier()]}),
+    ("classifiers['own']", {"classifiers": {"own": st.PooledClassifier}}),
+    ("classifiers['own']", {"classifiers": {"own": "pooled"}}),
+    ("transformer", {"transformer": "pca"}),
+    ("transformer", {"transformer": st.TokenWise}),
+]
+
+
+@pytest.mark.parametrize(("parameter", "options"), COMPARISONS)
+def test_comparisons_name_what_is_wrong(parameter: str, options: dict[str, Any]) -> None:
+    assert_names(parameter, lambda: st.compare(**{"X": X, "y": Y, **options}))
+
+
+@pytest.mark.parametrize("cv", ["5", StratifiedKFold(3), None])
+def test_a_diagnosis_takes_a_number_of_folds(cv: Any) -> None:
+    assert_names("cv", lambda: st.diagnose(X, Y, cv=cv))
+
+
+TASK, TRAINING, STEP = st.Task(6, 1, 2.0), st.Training(3.0, 3.0), st.Step(2.0, 1.0, 0.5, 2.0)
+LEARNT = st.predict(TASK, TRAINING, classifier="pooled", tolerance=0.1)
+SINGLES: list[tuple[str, Callable[[], Any]]] = [
+    ("values", lambda: st.curve(TASK, TRAINING, values=3.0)),
+    ("values", lambda: st.curve(TASK, TRAINING, values="123")),
+    ("values", lambda: st.curve(TASK, TRAINING, values=["a"])),
+    ("values", lambda: st.curve(TASK, TRAINING, over="informative", values=["poisson:2"])),
+    ("values", lambda: st.capacity_curve(TASK, values=3.0)),
+    ("values", lambda: st.floor_curve(TASK, values=3.0)),
+    ("values", lambda: st.strength_curve(TASK, values=3.0, error=0.1)),
+    ("values", lambda: st.shift(TASK, TRAINING, values=10)),
+    ("sharpness", lambda: st.shift(TASK, TRAINING, values=[10], sharpness=2.0)),
+    ("false_alarm_rates", lambda: LEARNT.roc(0.1)),
+    ("false_alarm_rates", lambda: LEARNT.roc([0.1, 2.0])),
+    ("recalls", lambda: LEARNT.precision_recall(0.1)),
+    ("scores", lambda: LEARNT.calibration(3.0)),
+    ("steps", lambda: st.descend(TASK, STEP)),
+    ("steps", lambda: st.simulate_descent(TASK, STEP, dimension=20)),
+    ("values of x", lambda: st.phase_map(TASK, TRAINING, x=("strength", ["a", "b"]))),
+    ("values of y", lambda: st.phase_map(TASK, TRAINING, y=("alpha", [[1.0], [2.0, 3.0]]))),
+    ("classifiers", lambda: st.phase_map(TASK, TRAINING, classifiers="pooled")),
+    ("metrics", lambda: st.run_trial(TASK, TRAINING, dimension=20, trial=0, metrics="auc")),
+    ("metrics", lambda: st.simulate(TASK, TRAINING, dimension=20, trials=1, metrics="auc")),
+    ("cells", lambda: st.run_cells({"a": 1}, "none", function=max, trials=1)),
+    ("cells", lambda: st.run_cells([1], "none", function=max, trials=1)),
+    ("imports", lambda: st.run_cells([{"a": 1}], "none", function=max, trials=1, imports="re")),
+    ("loss", lambda: st.unregister_loss("square")),
+]
+
+
+@pytest.mark.parametrize(("parameter", "call"), SINGLES)
+def test_one_value_where_several_are_wanted_is_refused(
+    parameter: str, call: Callable[[], Any]
+) -> None:
+    given = assert_names(parameter, call)
+    assert given not in ("p", "1")  # letters of a text
+
+
+def assert_names(parameter: str, call: Callable[[], Any]) -> Any:
     with pytest.raises(ParameterError) as refused:
         call()
     assert refused.value.parameter == parameter
     assert refused.value.accepted.strip()
+    return refused.value.value

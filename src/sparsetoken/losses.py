@@ -510,6 +510,8 @@ def unregister_loss(name: str) -> None:
     False
     """
     added = set(_REGISTRY) - {loss.name for loss in _BUILT_IN}
+    if not added:
+        raise ParameterError("loss", name, "a loss that register_loss made known: there is none")
     del _REGISTRY[choice("loss", name, added)]
 
 

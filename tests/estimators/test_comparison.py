@@ -109,7 +109,7 @@ def test_groups_scoring_and_jobs() -> None:
     assert one.scoring == ("balanced_accuracy", "auc")
     assert "kernel mean" not in [row.name for row in one.rows]
     assert [row.error for row in one.rows] == [row.error for row in two.rows]
-    for train, test in comparison._folds(3, 2, X, y, groups, 0):
+    for train, test in comparison._folds(3, 2, y, groups, 0):
         assert not set(groups[train]) & set(groups[test])
 
 

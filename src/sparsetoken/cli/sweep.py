@@ -21,7 +21,7 @@ from sparsetoken.cli.output import (
     check_writable,
     console,
     force_option,
-    refuse_unread,
+    refuse_unread_options,
 )
 from sparsetoken.limits import MOST_RETRIES
 
@@ -275,7 +275,7 @@ def check(study: Path, store: Path | None, repair: bool, workers: int, as_json: 
     from sparsetoken.sweeps.run import study_fingerprint
 
     if not repair:
-        refuse_unread(["workers"], "nothing is computed without --repair")
+        refuse_unread_options(["workers"], "nothing is computed without --repair")
     path, grid = _store_path(study, store), read_study(study)
     try:
         with _waiting(f"Looking at {path}"):

@@ -3,19 +3,22 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.kernel_approximation import Nystroem
-from sklearn.metrics import average_precision_score, get_scorer, roc_auc_score
+from sklearn.metrics import average_precision_score, get_scorer, get_scorer_names, roc_auc_score
 from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedGroupKFold, check_cv
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.multiclass import check_classification_targets
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention import AttentionClassifier
+from sparsetoken.estimators.base import checked_groups
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
 from sparsetoken.estimators.metrics import concentration
 from sparsetoken.estimators.scaling import in_plain_units
@@ -25,7 +28,7 @@ from sparsetoken.estimators.tokenwise import TokenWise
 from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
 from sparsetoken.records import FEW_POSITIVES, preformatted, to_frame
 from sparsetoken.uncertainty import standard_error
-from sparsetoken.validation import ParameterError, integer
+from sparsetoken.validation import ParameterError, integer, rectangular, several
 
 __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference", "compare"]
 
@@ -309,7 +312,7 @@ def compare(
     y: Any,
     *,
     cv: Any = 5,
-    repeats: int = 2,
+    repeats: int | None = None,
     groups: Any = None,
     scoring: Any = None,
     transformer: Any = None,
@@ -325,8 +328,8 @@ def compare(
         A padded array must be a masked one (`mask_tokens`).
     cv : int or scikit-learn splitter, default 5
         An int is the number of stratified folds.
-    repeats : int, default 2
-        How often to repeat the folds with another shuffle, if `cv` is an int.
+    repeats : int, optional
+        How often to repeat the folds with another shuffle, if `cv` is an int; 2 by default.
     groups : array of shape (n,), optional
         Samples of one group are never on both sides of a fold.
     scoring : name, list of names or dict of name to scorer, optional
@@ -363,12 +366,13 @@ def compare(
     """
     X = in_plain_units(X)
     sequences = as_sequences(X)
-    y = np.asarray(y)
+    y = _labels(y, len(sequences))
+    groups = checked_groups(groups, len(sequences))
     scorers = _scorers(scoring, y)
     seed = integer("seed", seed, low=0, high=_LARGEST_SEED)
     workers = integer("workers", workers, low=1, high=MOST_WORKERS)
     candidates = _candidates(sequences, transformer, classifiers, seed)
-    folds = _folds(cv, repeats, X, y, groups, seed)
+    folds = _folds(cv, repeats, y, groups, seed)
     # joblib would start every process that it is asked for.
     results = Parallel(n_jobs=min(workers, len(folds)))(
         delayed(_one_fold)(candidates, scorers, X, y, train, test) for train, test in folds
@@ -430,23 +434,47 @@ def _one_fold(
     )
 
 
+def _labels(y: Any, samples: int) -> Array:
+    labels = rectangular("y", y)
+    if labels.shape != (samples,):
+        raise ParameterError("shape of y", labels.shape, f"({samples},), one label a sample")
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise ParameterError("y", labels[:4].tolist(), f"labels of classes ({error})") from None
+    return labels
+
+
 def _scorers(scoring: Any, y: Array) -> dict[str, Scorer]:
     """Return the scores by name."""
     if scoring is None:
         rarest = np.unique(y, return_counts=True)[1].min() / len(y)
         scoring = ["auc", "average_precision"] if rarest < FEW_POSITIVES else ["accuracy"]
-    names = [scoring] if isinstance(scoring, str) else list(scoring)
-    if not names:
-        raise ParameterError("scoring", scoring, "at least one score")
     if isinstance(scoring, Mapping):
-        return dict(scoring)
+        found = dict(scoring)
+    else:
+        names = [scoring] if isinstance(scoring, str) else several("scoring", scoring, "names")
+        found = {str(name): _scorer(name) for name in names}
+    for name, score in found.items():
+        if not callable(score):
+            raise ParameterError(f"scoring[{name!r}]", score, "a scorer: scorer(model, X, y)")
+    if not found:
+        raise ParameterError("scoring", scoring, "at least one score")
+    return found
+
+
+def _scorer(name: Any) -> Scorer:
+    """Return a score of ours or of scikit-learn."""
     own: dict[str, Scorer] = {
         "auc": lambda model, X, y: _over_classes(roc_auc_score, model, X, y),
         "average_precision": lambda model, X, y: _over_classes(
             average_precision_score, model, X, y
         ),
     }
-    return {name: own[name] if name in own else get_scorer(name) for name in names}
+    if not isinstance(name, str) or name not in {*own, *get_scorer_names()}:
+        accepted = "'auc', 'average_precision', or a name that sklearn.metrics.get_scorer knows"
+        raise ParameterError("scoring", name, accepted)
+    return own[name] if name in own else get_scorer(name)
 
 
 def _over_classes(score: Callable[[Array, Array], float], model: Any, X: Any, y: Array) -> float:
@@ -484,6 +512,11 @@ def _candidates(
     seed: int,
 ) -> dict[str, Any]:
     """Return the classifiers by name, attention last."""
+    if not isinstance(classifiers, Mapping | None):
+        raise ParameterError("classifiers", classifiers, "a dict of name to classifier")
+    for name, one in (classifiers or {}).items():
+        _require_estimator(f"classifiers[{name!r}]", one, "fit")
+    _require_estimator("transformer", transformer, "transform")
     kernel = _Landmarks(n_components=100, random_state=seed)
     known: dict[str, Any] = {
         "pooled": PooledClassifier(),
@@ -511,26 +544,46 @@ def _candidates(
     return known
 
 
-def _folds(cv: Any, repeats: int, X: Any, y: Array, groups: Any, seed: int) -> list[Any]:
-    places = np.zeros(len(X))
-    if isinstance(cv, int) and not isinstance(cv, bool):
-        largest = int(np.unique(y, return_counts=True)[1].max())
-        count = integer("cv", cv, low=2, high=max(2, largest))
-        repeats = integer("repeats", repeats, low=1, high=MOST_REPEATS)
-        if groups is None:
-            cv = RepeatedStratifiedKFold(n_splits=count, n_repeats=repeats, random_state=seed)
-        else:
-            return [
-                fold
-                for repeat in range(repeats)
-                for fold in StratifiedGroupKFold(
-                    count, shuffle=True, random_state=seed + repeat
-                ).split(places, y, groups)
-            ]
-    folds = list(check_cv(cv, y, classifier=True).split(places, y, groups))
-    if len(folds) < 2:
-        raise ParameterError("cv", cv, "at least two folds, for standard errors")
-    return folds
+def _require_estimator(parameter: str, value: Any, method: str) -> None:
+    if value is None:
+        return
+    if isinstance(value, type) or not (hasattr(value, "get_params") and hasattr(value, method)):
+        accepted = f"None, or an object (no class) that has get_params() and {method}()"
+        raise ParameterError(parameter, value, accepted)
+
+
+def _folds(cv: Any, repeats: int | None, y: Array, groups: Array | None, seed: int) -> list[Any]:
+    if not isinstance(cv, Integral) or isinstance(cv, bool):
+        if repeats is not None:
+            accepted = "None unless cv is an int: a splitter repeats its folds by itself"
+            raise ParameterError("repeats", repeats, accepted)
+        folds = _splits(cv, cv, y, groups)
+        if len(folds) < 2:
+            raise ParameterError("cv", cv, "at least two folds, for standard errors")
+        return folds
+    largest = int(np.unique(y, return_counts=True)[1].max())
+    count = integer("cv", cv, low=2, high=max(2, largest))
+    repeats = integer("repeats", 2 if repeats is None else repeats, low=1, high=MOST_REPEATS)
+    if groups is None:
+        splitter = RepeatedStratifiedKFold(n_splits=count, n_repeats=repeats, random_state=seed)
+        return _splits(splitter, cv, y, None)
+    return [
+        fold
+        for repeat in range(repeats)
+        for fold in _splits(
+            StratifiedGroupKFold(count, shuffle=True, random_state=seed + repeat), cv, y, groups
+        )
+    ]
+
+
+def _splits(splitter: Any, cv: Any, y: Array, groups: Array | None) -> list[tuple[Array, Array]]:
+    """Return the folds of a splitter, or say why `cv` gives none."""
+    try:
+        folds = check_cv(splitter, y, classifier=True).split(np.zeros(len(y)), y, groups)
+        return [(train, test) for train, test in folds]
+    except (TypeError, ValueError) as error:
+        accepted = f"a number of folds, or a splitter that fits the samples ({error})"
+        raise ParameterError("cv", cv, accepted) from None
 
 
 def _rows(X: Any, rows: Array) -> Any:

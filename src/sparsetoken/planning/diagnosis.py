@@ -202,6 +202,7 @@ def diagnose(
     """
     X = in_plain_units(X)
     tokens, labels = _tokens(X, y)
+    cv = validation.integer("cv", cv, low=2)
     splits = validation.integer("splits", splits, low=1, high=MOST_REPEATS)
     seed = validation.integer("seed", seed, low=0)
     total, done = 1 + 2 * splits, 0

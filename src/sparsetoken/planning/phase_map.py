@@ -255,8 +255,9 @@ def phase_map(
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
-    chosen = LAWS if classifiers is None else classifiers
-    names = [validation.choice("classifiers", name, LAWS) for name in chosen]
+    asked = LAWS if classifiers is None else classifiers
+    asked = validation.several("classifiers", asked, "classifiers")
+    names = [validation.choice("classifiers", name, LAWS) for name in asked]
     if not names:
         raise ParameterError("classifiers", classifiers, "at least one")
     axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]
@@ -314,8 +315,9 @@ def _checked(side: str, axis: Any, task: Task, training: Training) -> tuple[str,
     if not (isinstance(axis, tuple | list) and len(axis) == 2 and isinstance(axis[0], str)):
         raise ParameterError(side, axis, "a pair (name, values)")
     name = axis[0]
-    values = np.asarray(axis[1])
-    if values.ndim != 1 or len(values) < 2 or np.any(np.diff(values) <= 0):
+    values = validation.rectangular(f"values of {side}", axis[1])
+    several = values.dtype.kind in "iuf" and values.ndim == 1 and len(values) > 1
+    if not several or np.any(np.diff(values) <= 0):
         raise ParameterError(f"values of {side}", axis[1], "at least two numbers, increasing")
     for value in values.tolist():
         try:

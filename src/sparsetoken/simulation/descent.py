@@ -106,7 +106,7 @@ def simulate_descent(
     ((1, 2), True)
     """
     validation.instance("task", task, Task)
-    chosen = tuple(steps)
+    chosen = tuple(validation.several("steps", steps, "Step"))
     if not chosen or not all(isinstance(step, Step) for step in chosen):
         raise ParameterError("steps", steps, "one Step or more")
     dimension = validation.integer("dimension", dimension, low=5, high=MOST_DIMENSIONS)

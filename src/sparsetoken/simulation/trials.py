@@ -550,7 +550,7 @@ def _check_usage(
 ) -> None:
     takes_query = DRAWS[classifier].takes_query
     validation.boolean("recalibrate", recalibrate)
-    for name in metrics:
+    for name in validation.several("metrics", metrics, "names"):
         validation.choice("metrics", name, METRICS)
         if name in LOCALISATION and not takes_query:
             accepted = f"a quantity of scores: a {classifier} classifier has no query"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -212,6 +212,8 @@ def run_cells(
         )
     if dask is not None and workers != 1:
         raise validation.ParameterError("workers", workers, "1 beside dask, which has its own")
+    imports = tuple(validation.several("imports", imports, "modules"))
+    theory_ignores = tuple(validation.several("theory_ignores", theory_ignores, "settings"))
     _check_cells(cells, trials)
     known_as = fingerprint(cells, function, theory, imports)
     with StoreWriter(store, known_as, cells, trials) as writer:
@@ -221,7 +223,7 @@ def run_cells(
             missing = _missing(writer, len(cells), theory, sharing, trials, retry_failed)
             work = {True: theory or function, False: function}
             calls = (
-                Call(cell, trial, work[trial is None], dict(cells[cell]), tuple(imports))
+                Call(cell, trial, work[trial is None], dict(cells[cell]), imports)
                 for cell, trial in missing
             )
             Engine(backend, tracker.save, tracker.tick, retries).run(calls)
@@ -242,6 +244,11 @@ def fingerprint(
 
 
 def _check_cells(cells: Sequence[Settings], trials: int) -> None:
+    if not isinstance(cells, Grid):
+        several = isinstance(cells, Sequence) and not isinstance(cells, str)
+        if not several or not all(isinstance(cell, Mapping) for cell in cells):
+            accepted = "a list of dictionaries, the settings of each cell"
+            raise validation.ParameterError("cells", cells, accepted)
     problems = []
     if not cells:
         problems.append("cells: there are none")

@@ -158,7 +158,7 @@ def capacity_curve(
     refuse_unread(training, classifier, query)
     check_matters(over, capacity_fields(training, classifier, query))
     points, records = [], []
-    for value in values:
+    for value in validation.several("values", values, "numbers"):
         points.append(value)
         records.append(path.capacity(*vary(over, value, task, training, query)))
     fixed: dict[str, Any] = {"classifier": classifier}

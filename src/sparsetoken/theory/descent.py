@@ -154,7 +154,7 @@ def descend(
     [0.29, 0.36]
     """
     validation.instance("task", task, Task)
-    chosen = tuple(steps)
+    chosen = tuple(validation.several("steps", steps, "Step"))
     if not chosen or not all(isinstance(step, Step) for step in chosen):
         raise ParameterError("steps", steps, "one Step or more")
     tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)

@@ -229,7 +229,7 @@ def floor_curve(
         )
         raise ParameterError("alpha", alpha, accepted)
     chosen, records = [], []
-    for value in values:
+    for value in validation.several("values", values, "numbers"):
         varied = (task, value) if alpha is None else (task.replace(**{over: value}), alpha)
         records.append(floor(*varied, tolerance=tolerance))
         chosen.append(value)

@@ -134,7 +134,7 @@ class Localisation(Record):
             values = np.array(
                 [
                     validation.real("false_alarms", value, low=0, high=others, inclusive=False)
-                    for value in false_alarms
+                    for value in validation.several("false_alarms", false_alarms, "numbers")
                 ]
             )
         thresholds = -ndtri(values / others)

@@ -234,7 +234,7 @@ def strength_curve(
     validation.choice("over", over, names)
     chosen, found = [], []
     near: RequiredStrength | None = None
-    for value in values:
+    for value in validation.several("values", values, "numbers"):
         varied = task.replace(**{over: value})
         judge = rule_for(varied, classifier, nonlinearity, sharpness)
         with one_thread:

@@ -371,9 +371,10 @@ def curve(
     if query is not None and not over.startswith(_AT):
         check_matters(over, prediction_fields(classifier, query))
     points, predictions = [], []
-    for value in values:  # one by one: they may come as the caller makes them
+    # One by one: they may come as the caller makes them.
+    for value in validation.several("values", values, "numbers"):
         points.append(value)
-        path.position = float(value)
+        path.position = validation.real("values", value, infinite=True)
         if over.startswith(_AT):
             path.usage = path.usage.varied(over.removeprefix(_AT), value, task)
             predictions.append(path.predict(task, training))

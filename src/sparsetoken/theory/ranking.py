@@ -340,7 +340,7 @@ class Ranking(Record):
 
     def _levels(self, name: str, given: Iterable[float] | None, side: int) -> Array:
         if given is not None:
-            return _checked(name, given, 0.0, 1.0)
+            return _checked(f"{name}s", given, 0.0, 1.0)
         # Evenly spaced in the normal quantile, where a curve of two normal laws is straight, down
         # to where a tenth of the rarer class is left, or fewer.
         least = min(0.001, 0.1 * self._class_weights.min()) if side else 0.001
@@ -496,8 +496,10 @@ class Ranked:
 
 def _checked(name: str, given: Iterable[float], low: float, high: float) -> Array:
     inclusive = not np.isfinite(low)
-    values = [validation.real(name, v, low=low, high=high, inclusive=inclusive) for v in given]
-    return np.array(values)
+    values = validation.several(name, given, "numbers")
+    return np.array(
+        [validation.real(name, one, low=low, high=high, inclusive=inclusive) for one in values]
+    )
 
 
 def _balanced(rates: Array) -> Array:

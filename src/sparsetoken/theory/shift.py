@@ -119,10 +119,12 @@ def shift(
     [0.04, 0.07]
     """
     validation.instance("task", task, Task)
-    usages = {"trained": None, **{_named(value): value for value in sharpness}}
+    asked = validation.several("sharpness", sharpness, "numbers")
+    usages = {"trained": None, **{_named(value): value for value in asked}}
     predictor = Predictor("attention", query, Usage(), tolerance)
     points, found = [], []
-    for value in values:  # one by one: they may come as the caller makes them
+    # One by one: they may come as the caller makes them.
+    for value in validation.several("values", values, "numbers"):
         (at,) = vary(over, value, task)
         ways = {}
         for name, used in usages.items():
