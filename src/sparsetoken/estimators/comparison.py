@@ -553,7 +553,7 @@ def _require_estimator(parameter: str, value: Any, method: str) -> None:
 
 
 def _folds(cv: Any, repeats: int | None, y: Array, groups: Array | None, seed: int) -> list[Any]:
-    if not isinstance(cv, Integral) or isinstance(cv, bool):
+    if isinstance(cv, bool) or not isinstance(cv, Integral):
         if repeats is not None:
             accepted = "None unless cv is an int: a splitter repeats its folds by itself"
             raise ParameterError("repeats", repeats, accepted)

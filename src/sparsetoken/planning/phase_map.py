@@ -255,8 +255,8 @@ def phase_map(
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
-    asked = LAWS if classifiers is None else classifiers
-    asked = validation.several("classifiers", asked, "classifiers")
+    chosen = list(LAWS) if classifiers is None else classifiers
+    asked = validation.several("classifiers", chosen, "classifiers")
     names = [validation.choice("classifiers", name, LAWS) for name in asked]
     if not names:
         raise ParameterError("classifiers", classifiers, "at least one")

@@ -243,7 +243,7 @@ def fingerprint(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_cells(cells: Sequence[Settings], trials: int) -> None:
+def _check_cells(cells: Any, trials: int) -> None:
     if not isinstance(cells, Grid):
         several = isinstance(cells, Sequence) and not isinstance(cells, str)
         if not several or not all(isinstance(cell, Mapping) for cell in cells):
