@@ -14,7 +14,7 @@ from sparsetoken import align, floor_curve, predict, required_strength
 from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.snapshot import write_snapshot
-from sparsetoken.explorer.state import VIEWS, State, samples_per_dimension
+from sparsetoken.explorer.state import VIEWS, State
 
 LIGHT = "v=1&view=learning&classifiers=pooled%2Cvectorised&points=6&ridge=0.01"
 
@@ -26,6 +26,18 @@ def test_every_view_opens_without_a_complaint(tab: Tab, view: str) -> None:
     assert tab.settle().endswith(("screen", "final"))
     assert tab.page.inner_text("#question") == VIEWS[view].question
     assert tab.page.evaluate("document.getElementById('plot').data.length") > 0
+    assert not tab.complaints
+
+
+def test_a_map_is_of_two_classifiers_and_says_which_is_better(tab: Tab) -> None:
+    tab.open("v=1&view=map&classifiers=pooled%2Cvectorised&ridge=0.1")
+    tab.settle("final")
+    told = tab.page.inner_text("#status")
+    assert told.startswith("Orange: pooled linear is better. 17 × 17 settings")
+    # A third takes the place of the last.
+    tab.act(lambda: tab.page.locator("#lines label", has_text="attention").locator("input").check())
+    state = State.from_address(tab.page.evaluate("location.hash"))
+    assert state.classifiers == ("attention", "pooled")
     assert not tab.complaints
 
 
@@ -84,7 +96,7 @@ def test_back_and_undo_return_to_the_last_settings(tab: Tab) -> None:
 def expected(state: State, name: str) -> float:
     """Return what the package gives for a number beside the plot."""
     if name == "floor":
-        (found,) = floor_curve(state.task, values=[samples_per_dimension(state.training)])
+        (found,) = floor_curve(state.task, values=[state.training.alpha])
         return found.test_error
     if state.view == "query":
         return align(state.task, state.training).alignment
@@ -92,7 +104,7 @@ def expected(state: State, name: str) -> float:
         return required_strength(state.task, error=state.error, classifier=name).strength
     training = state.training
     if state.over == ALL_SAMPLES:
-        training = share_out(training, name, samples_per_dimension(training))
+        training = share_out(training, name, training.alpha)
     query = state.query if state.given_query and name == "attention" else None
     return predict(state.task, training, classifier=name, query=query).test_error
 

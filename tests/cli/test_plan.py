@@ -47,10 +47,11 @@ def test_bad_options_are_one_message_with_code_2(tmp_path: Path) -> None:
     assert code == 2
     assert "two finite numbers" in errors
     mine = tmp_path / "mine.csv"
-    mine.write_text("a,b\n")
-    code, _, _ = invoke("map", "--points", "2", "--csv", str(mine))
-    assert code == 2
-    assert mine.read_text() == "a,b\n"
+    for text in ("a,b\n", "trial,fresh_test_error,auc\n0,0.1,0.9\n"):  # the second is of trials
+        mine.write_text(text)
+        code, _, _ = invoke("map", "--points", "2", "--csv", str(mine))
+        assert code == 2
+        assert mine.read_text() == text
 
 
 def test_a_map_as_text_json_csv_and_picture(tmp_path: Path) -> None:
@@ -62,6 +63,6 @@ def test_a_map_as_text_json_csv_and_picture(tmp_path: Path) -> None:
     assert [row["length"] for row in rows] == [5, 9, 5, 9]
     assert table.read_text().startswith("length,alpha,attention_test_error")
     assert picture.stat().st_size > 1000
-    code, output, _ = invoke(*options)
+    code, output, _ = invoke(*options, "--csv", str(table))  # over a map of its own
     assert code == 0
     assert "wins in" in output

@@ -162,4 +162,4 @@ def _mapped(task: Any, training: Any, axes: dict[str, Any], options: dict[str, A
 
 
 def _is_map(content: bytes) -> bool:
-    return b"_test_error," in content.split(b"\n", 1)[0]
+    return b"_test_error,winner" in content.split(b"\n", 1)[0]

@@ -159,8 +159,13 @@ function receive(message) {
 }
 
 const CAPTIONS = {
-  map: "Orange: attention is better. Below the dotted line its training data can be separated without error.",
-  turning: "Blue: the query points away from the signal. Line: the boundary.",
+  map: () => {
+    const names = current("classifiers");
+    const parts = names.length > 1 ? [`Orange: ${lookOf(names[0]).label} is better.`] : [];
+    if (names.includes("attention")) parts.push("Below the dotted line the training data of attention can be separated without error.");
+    return parts.join(" ");
+  },
+  turning: () => "Blue: the query points away from the signal. Line: the boundary.",
 };
 
 // How fine a map is, and how accurate.
@@ -168,7 +173,7 @@ const sized = ({ side, tolerance }) => ` ${side[0]} × ${side[1]} settings${tole
 
 function done(message) {
   const final = message.accuracy === "final";
-  const said = values.view === "inside" ? describeTokens() : final ? (map && CAPTIONS[values.view] + sized(map)) ?? "Default accuracy. Bands are numerical error bars." : "Screen accuracy, refining …";
+  const said = values.view === "inside" ? describeTokens() : final ? (map && CAPTIONS[values.view]() + sized(map)) ?? "Default accuracy. Bands are numerical error bars." : "Screen accuracy, refining …";
   tell(message.text ?? said);
   document.body.dataset.answered = `${message.number}:${message.accuracy}`;
 }
