@@ -75,7 +75,11 @@ def test_a_diagnosis_takes_a_number_of_folds(cv: Any) -> None:
     assert_names("cv", lambda: st.diagnose(X, Y, cv=cv))
 
 
-TASK, TRAINING, STEP = st.Task(6, 1, 2.0), st.Training(3.0, 3.0), st.Step(2.0, 1.0, 0.5, 2.0)
+TASK, TRAINING, STEP = (
+    st.Task(6, 1, 2.0),
+    st.Training(3.0, 3.0),
+    st.Step(2.0, readout_step=1.0, bias_step=0.5, query_step=2.0),
+)
 LEARNT = st.predict(TASK, TRAINING, classifier="pooled", tolerance=0.1)
 SINGLES: list[tuple[str, Callable[[], Any]]] = [
     ("values", lambda: st.curve(TASK, TRAINING, values=3.0)),
@@ -111,6 +115,39 @@ def test_one_value_where_several_are_wanted_is_refused(
 ) -> None:
     given = assert_names(parameter, call)
     assert given not in ("p", "1")  # letters of a text
+
+
+OTHERS: list[tuple[str, Callable[[], Any]]] = [
+    ("shape of X", lambda: st.PooledClassifier().fit(Y, X)),
+    ("X", lambda: st.AttentionClassifier().fit("data.npz", Y)),
+    ("shape of X", lambda: st.AttentionRegressor().fit(Y, X)),
+    ("tokens in X", lambda: DIRECTION.predict(st.Task(9, 1, 2.0), X)),
+    ("dimension of X", lambda: DIRECTION.scores(TASK, X[:, :, 1:])),
+    ("task", lambda: DIRECTION.scores(X, TASK)),
+    ("table", lambda: st.CountTable([0.5, 0.5])),
+    ("table", lambda: st.CountTable(3)),
+    ("path", lambda: st.read_study(3)),
+    ("path", lambda: st.Store(3)),
+    ("store", lambda: st.run_cells([{"a": 1}], 3, function=max, trials=1)),
+    ("digit", lambda: st.digit_bags(4, digit=[])),
+    ("digit", lambda: st.digit_bags(4, digit=range(10))),
+    ("positions", lambda: st.sample(TASK, 9, dimension=5, rng=0, positions=None)),
+    ("positions", lambda: st.sample(TASK, 9, dimension=5, rng=0, positions=["a"] * 6)),
+    ("signal", lambda: st.sample(TASK, 9, dimension=5, rng=0, signal="first")),
+]
+DIRECTION = st.learn_direction(TASK, X, Y)
+
+
+@pytest.mark.parametrize(("parameter", "call"), OTHERS)
+def test_what_stands_in_the_wrong_place_is_refused(parameter: str, call: Callable[[], Any]) -> None:
+    assert_names(parameter, call)
+
+
+def test_a_refused_law_of_places_is_shown_as_it_was_given() -> None:
+    given = assert_names(
+        "positions", lambda: st.sample(TASK, 9, dimension=5, rng=0, positions=None)
+    )
+    assert given is None
 
 
 def assert_names(parameter: str, call: Callable[[], Any]) -> Any:

@@ -284,7 +284,11 @@ class CountTable(CountLaw):
     def __post_init__(self) -> None:
         given = self.table.items() if isinstance(self.table, Mapping) else self.table
         pairs = []
-        for number, probability in given:
+        for pair in validation.several("table", given, "pairs"):
+            if not (isinstance(pair, tuple | list) and len(pair) == 2):
+                accepted = "{number: probability}, or pairs (number, probability)"
+                raise ParameterError("table", self.table, accepted)
+            number, probability = pair
             number = validation.integer("number of informative tokens", number, low=0)
             chance = validation.real(f"probability of {number}", probability, low=0, high=1)
             if chance > 0:

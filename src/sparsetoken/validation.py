@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ __all__ = [
     "generator",
     "instance",
     "integer",
+    "path",
     "real",
     "rectangular",
     "several",
@@ -129,6 +132,13 @@ def several(parameter: str, value: Any, of: str) -> Iterator[Any]:
         except TypeError:
             pass
     raise ParameterError(parameter, value, f"a list of {of}")
+
+
+def path(parameter: str, value: Any) -> Path:
+    """Return a path from a text or whatever else names a file."""
+    if not isinstance(value, str | PathLike):
+        raise ParameterError(parameter, value, "a path")
+    return Path(value)
 
 
 def rectangular(parameter: str, value: Any) -> "np.ndarray[Any, Any]":

@@ -5,6 +5,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -361,6 +362,7 @@ def sequences_of(
     if not _is_three_dimensional(X):
         if mask is not None or np.ma.is_masked(X):
             raise ParameterError("mask", type(mask).__name__, "none unless X is a 3-D array")
+        _require_rows(X)
         X = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
         return as_sequences(X, length=length)
     sequences = as_sequences(X, mask)
@@ -412,6 +414,16 @@ def _is_three_dimensional(X: Any) -> bool:
     ):
         return len(X) == 0 or np.ndim(X[0]) != 1
     return int(getattr(X, "ndim", 0)) > 2
+
+
+def _require_rows(X: Any) -> None:
+    """Raise an error if X has no rows: labels in its place, or the name of a file."""
+    if isinstance(X, str | bytes | PathLike):
+        raise ParameterError("X", X, "an array or a list; files come as a list of their names")
+    if isinstance(X, np.ndarray) and X.ndim < 2:
+        # scikit-learn's own checks look for the last three words.
+        accepted = "(samples, tokens, dimension) or (samples, dimension): Reshape your data"
+        raise ParameterError("shape of X", X.shape, accepted)
 
 
 def _encoded(y: Any, samples: int) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from sparsetoken.arrays import Array
-from sparsetoken.validation import integer, real
+from sparsetoken.validation import ParameterError, integer, real
 
 __all__ = ["DigitBags", "digit_bags"]
 
@@ -83,6 +83,8 @@ def digit_bags(
     counts = integer("train", train, low=2), integer("test", test, low=2)
     rate = real("positive_rate", positive_rate, low=0, high=1)
     wanted = [integer("digit", one, low=0, high=9) for one in np.atleast_1d(digit).tolist()]
+    if not 1 <= len(set(wanted)) <= 9:
+        raise ParameterError("digit", digit, "1 to 9 of the digits: some show no signal")
     if halves_of is not None:
         halves_of = integer("halves_of", halves_of, low=1)
     rng = np.random.default_rng([seed, length])

@@ -93,7 +93,11 @@ class LearntDirection:
         >>> learn_direction(task, data.X, data.y).scores(task, data.X).shape
         (200,)
         """
-        tokens = sequence_array(X) @ self.direction
+        sequences = _sequences(task, X)
+        if sequences.shape[2] != len(self.direction):
+            accepted = f"{len(self.direction)}, as of the samples that it was learnt from"
+            raise ParameterError("dimension of X", sequences.shape[2], accepted)
+        tokens = sequences @ self.direction
         return _log_ratio(tokens, task, task.strength * math.sqrt(self.estimated_overlap))
 
     def predict(self, task: Task, X: ArrayLike) -> Array:
@@ -202,17 +206,23 @@ def learn_direction(
     >>> bool(learn_direction(task, X, y).direction @ signal > 0.9)
     True
     """
-    validation.instance("task", task, Task)
-    sequences = sequence_array(X)
+    sequences = _sequences(task, X)
     labels = check_labels("y", y, len(sequences))
-    length = sequences.shape[1]
-    if length != task.length:
-        raise ParameterError("tokens in X", length, f"{task.length}, the task's length")
     max_steps = validation.integer("max_steps", max_steps, low=1)
     tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
     return _learn(
         task, _PlainTokens(np.asarray(sequences[labels > 0], dtype=float)), max_steps, tolerance
     )
+
+
+def _sequences(task: Task, X: ArrayLike) -> Array:
+    """Return sequences that are as long as the task says."""
+    validation.instance("task", task, Task)
+    sequences = sequence_array(X)
+    if sequences.shape[1] != task.length:
+        accepted = f"{task.length}, the task's length"
+        raise ParameterError("tokens in X", sequences.shape[1], accepted)
+    return sequences
 
 
 def _learn(task: Task, tokens: _Tokens, steps: int, tolerance: float) -> LearntDirection:

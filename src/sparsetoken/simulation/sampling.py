@@ -155,10 +155,13 @@ def sample_positions(
 
 def _interval_lengths(task: Task, positions: ArrayLike) -> tuple[Array, int]:
     """Return the inclusion probabilities in units of 2^-bits, summing to R exactly, and bits."""
-    probabilities = np.asarray(positions, dtype=float)
     informative = task.fixed_informative
     accepted = f"'uniform', or {task.length} probabilities in [0, 1] that sum to {informative}"
-    error = ParameterError("positions", probabilities.tolist(), accepted)
+    error = ParameterError("positions", positions, accepted)
+    given = validation.rectangular("positions", positions)
+    if given.dtype.kind not in "biuf":
+        raise error
+    probabilities = given.astype(float)
     if probabilities.shape != (task.length,) or not np.all(
         (probabilities >= 0) & (probabilities <= 1)
     ):
@@ -179,7 +182,10 @@ def _signal(signal: ArrayLike | None, dimension: int, rng: np.random.Generator) 
     if signal is None:
         direction = rng.standard_normal(dimension)
         return np.asarray(direction / np.linalg.norm(direction))
-    xi = np.asarray(signal, dtype=float)
+    xi = validation.rectangular("signal", signal)
+    if xi.dtype.kind not in "biuf":
+        raise ParameterError("signal", signal, f"{dimension} real numbers")
+    xi = xi.astype(float)
     if xi.shape != (dimension,):
         raise ParameterError("shape of signal", xi.shape, f"({dimension},)")
     norm = float(np.linalg.norm(xi))

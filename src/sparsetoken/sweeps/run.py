@@ -214,6 +214,7 @@ def run_cells(
         raise validation.ParameterError("workers", workers, "1 beside dask, which has its own")
     imports = tuple(validation.several("imports", imports, "modules"))
     theory_ignores = tuple(validation.several("theory_ignores", theory_ignores, "settings"))
+    store = validation.path("store", store)
     _check_cells(cells, trials)
     known_as = fingerprint(cells, function, theory, imports)
     with StoreWriter(store, known_as, cells, trials) as writer:

@@ -484,7 +484,7 @@ def read_study(path: str | Path) -> Study:
     >>> study.trials, study.task.length
     (2, (4, 8))
     """
-    path = Path(path)
+    path = validation.path("path", path)
     try:
         with path.open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

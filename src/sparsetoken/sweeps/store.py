@@ -124,7 +124,7 @@ class Store:
         trials: int | None = None,
         check: bool = False,
     ) -> None:
-        self.path = Path(path)
+        self.path = validation.path("path", path)
         if trials is not None:
             trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
         check = validation.boolean("check", check)
