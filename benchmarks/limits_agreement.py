@@ -87,9 +87,9 @@ def descent(seed: int) -> tuple[list[str], list[Comparison]]:
             steps = [
                 Step(
                     _log_uniform(rng, 1.0, 4.0),
-                    _log_uniform(rng, 0.2, 1.5),
-                    _log_uniform(rng, 0.02, 1.0),
-                    _log_uniform(rng, 1.0, 10.0),
+                    readout_step=_log_uniform(rng, 0.2, 1.5),
+                    bias_step=_log_uniform(rng, 0.02, 1.0),
+                    query_step=_log_uniform(rng, 1.0, 10.0),
                 )
                 for _ in range(4)
             ]

@@ -5,13 +5,15 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import is_dataclass
+from enum import Enum
 
 import click
 import numpy as np
 import pytest
 
 import sparsetoken
-from sparsetoken import BinomialCount, ParameterError, Task, sample
+from sparsetoken import BinomialCount, CountLaw, ParameterError, Query, Step, Task, Training, sample
 from sparsetoken.cli import main
 
 FUNCTIONS = {
@@ -37,6 +39,16 @@ THREE_OF_METHODS = {"fit": "X y sample_weight", "score": "X y sample_weight"}
 THREE_OF_METHODS["draw"] = "length size rng"
 
 
+# What a user makes: not results, nor errors and the like, which are tuples or derive from them.
+CONSTRUCTORS = {
+    name: list(inspect.signature(one).parameters.values())
+    for name in sparsetoken.__all__
+    if inspect.isclass(one := getattr(sparsetoken, name))
+    and (not is_dataclass(one) or issubclass(one, CountLaw | Task | Training | Query | Step))
+    and not issubclass(one, tuple | Exception | Enum)
+}
+
+
 def test_there_are_functions_and_methods_to_look_at() -> None:
     assert len(FUNCTIONS) > 40
     assert len(METHODS) > 150
@@ -47,6 +59,21 @@ def test_what_a_method_takes_after_its_objects_has_to_be_named(name: str) -> Non
     names = [one.name for one in METHODS[name] if one.kind is one.POSITIONAL_OR_KEYWORD]
     assert len(names) <= 2 or " ".join(names) == THREE_OF_METHODS[name.split(".")[1]]
     assert not {"k", "mask", "target", "groups", "client"} & set(names)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+def test_what_an_object_is_made_of_has_to_be_named_after_two(name: str) -> None:
+    names = [one.name for one in CONSTRUCTORS[name] if one.kind is one.POSITIONAL_OR_KEYWORD]
+    # The README and every page write a task so.
+    assert len(names) <= 2 or (name, len(names)) == ("Task", 4)
+
+
+def test_rates_cannot_be_swapped() -> None:
+    assert {"Task", "Training", "Query", "Step", "PoissonCount"} < set(CONSTRUCTORS)
+    with pytest.raises(TypeError, match="positional"):
+        Training(4, 2, "square", 0.1, 0.5, 0.5, 20.0)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional"):
+        Step(2.0, 1.0, 0.5, 2.0)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

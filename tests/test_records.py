@@ -29,7 +29,7 @@ from sparsetoken import (
 from sparsetoken.records import is_noteworthy, readable, table_cells, to_frame
 
 TASK, TRAINING = Task(10, 1, 4.0), Training(4.0, 4.0)
-STEPS = [Step(2.0, 0.5, 0.5, 5.0)] * 2
+STEPS = [Step(2.0, readout_step=0.5, bias_step=0.5, query_step=5.0)] * 2
 CURVES: dict[str, Callable[[], Curve[Any]]] = {
     "test_error": lambda: curve(TASK, TRAINING, values=[1.0, 2.0], classifier="pooled"),
     "alpha": lambda: capacity_curve(TASK, values=[2.0, 3.0], classifier="pooled"),

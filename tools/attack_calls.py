@@ -33,7 +33,7 @@ def public_calls(folder):
     task, training, step = (
         st.Task(4, 1, 2.0),
         st.Training(2.0, 2.0, ridge=0.1),
-        st.Step(2.0, 1, 1, 1),
+        st.Step(2.0, readout_step=1, bias_step=1, query_step=1),
     )
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 3, 2)), np.where(np.arange(60) % 2, 1, -1)

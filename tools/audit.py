@@ -360,10 +360,13 @@ def audit_descent(
     while True:
         length = int(rng.integers(3, 17))
         task = Task(length, 1, float(rng.uniform(2, 6)), float(rng.uniform(0.3, 0.7)))
-        rates = [
-            float(rng.uniform(low, high)) for low, high in ((1, 4), (0.2, 1), (0, 1), (0.5, 4))
-        ]
-        steps = [Step(*rates)] * int(rng.integers(2, 5))
+        step = Step(
+            float(rng.uniform(1, 4)),
+            readout_step=float(rng.uniform(0.2, 1)),
+            bias_step=float(rng.uniform(0, 1)),
+            query_step=float(rng.uniform(0.5, 4)),
+        )
+        steps = [step] * int(rng.integers(2, 5))
         state = descend(task, steps, tolerance=1e-4)[-1]
         if state.solution.status is Status.CONVERGED:
             break

@@ -8,7 +8,7 @@ shows as the help of the option of the same name.
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, Self, TypeVar, dataclass_transform
 
@@ -258,6 +258,7 @@ class Training(_Settings):
     alpha1: float = _described(
         "samples for the readout, per dimension (α1 = n1/d)", low=1e-6, high=1e6
     )
+    _: KW_ONLY
     loss: str = _described("loss of the margin", default="logistic")
     ridge: float = _described(
         "l2 penalty on the readout (λ)", default=1e-3, low=1e-12, high=1e6, or_zero=True
@@ -385,6 +386,7 @@ class Step(_Settings):
     """
 
     alpha: float = _described("samples in the batch, per dimension (α = n/d)", low=1e-6, high=1e6)
+    _: KW_ONLY
     readout_step: float = _described(
         "learning rate of the readout (η_w)", low=1e-9, high=1e6, or_zero=True
     )

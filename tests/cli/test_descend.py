@@ -18,7 +18,9 @@ def test_prints_what_python_gives(tmp_path: Path) -> None:
     picture = tmp_path / "path.svg"
     options = ("--steps", "2", "--length", "6", "--trials", "2", "--dimension", "20")
     found = json.loads(run(*options, "--json", "--plot", str(picture)))
-    expected = descend(Task(6, 1, 5.0), [Step(2.0, 1.0, 0.5, 2.0)] * 2)
+    expected = descend(
+        Task(6, 1, 5.0), [Step(2.0, readout_step=1.0, bias_step=0.5, query_step=2.0)] * 2
+    )
     assert [row["test_error"] for row in found["results"]] == expected.column("test_error")
     assert found["results"][1]["simulation"]["trials"] == 2
     assert len(found["settings"]["steps"]) == 2

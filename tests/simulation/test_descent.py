@@ -44,8 +44,11 @@ def test_wrong_labels_are_counted_and_a_score_of_zero_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("task", "step"),
     [
-        (Task(6, 2, 3.0, 0.4), Step(2.0, 1.0, 0.7, 4.0, 1.3)),
-        (Task(4, 1, 4.0, 0.6), Step(1.0, 4.0, 2.0, 10.0)),
+        (
+            Task(6, 2, 3.0, 0.4),
+            Step(2.0, readout_step=1.0, bias_step=0.7, query_step=4.0, inverse_temperature=1.3),
+        ),
+        (Task(4, 1, 4.0, 0.6), Step(1.0, readout_step=4.0, bias_step=2.0, query_step=10.0)),
     ],
 )
 def test_samplers_agree_in_first_and_second_moments(task: Task, step: Step) -> None:
@@ -74,7 +77,10 @@ def test_samplers_agree_in_first_and_second_moments(task: Task, step: Step) -> N
 
 
 def test_samplers_report_alike() -> None:
-    task, steps = Task(6, 2, 3.0, 0.4), [Step(2.0, 1.0, 0.7, 4.0)] * 2
+    task, steps = (
+        Task(6, 2, 3.0, 0.4),
+        [Step(2.0, readout_step=1.0, bias_step=0.7, query_step=4.0)] * 2,
+    )
     found = [
         simulate_descent(task, steps, dimension=12, trials=40, sampler=sampler)[-1]
         for sampler in ("reduced", "plain")
@@ -85,7 +91,7 @@ def test_samplers_report_alike() -> None:
 
 
 def test_the_same_seed_gives_the_same_trials() -> None:
-    steps = [Step(1.0, 1.0, 1.0, 1.0)] * 2
+    steps = [Step(1.0, readout_step=1.0, bias_step=1.0, query_step=1.0)] * 2
     runs = [
         simulate_descent(Task(4, 1, 3.0), steps, dimension=20, trials=2, seed=seed)
         for seed in (1, 1, 2)
@@ -95,7 +101,7 @@ def test_the_same_seed_gives_the_same_trials() -> None:
 
 
 def test_bad_input_is_named() -> None:
-    task, steps = Task(4, 1, 3.0), [Step(1.0, 1.0, 1.0, 1.0)]
+    task, steps = Task(4, 1, 3.0), [Step(1.0, readout_step=1.0, bias_step=1.0, query_step=1.0)]
     with pytest.raises(ParameterError, match="dimension = 4"):
         simulate_descent(task, steps, dimension=4)
     with pytest.raises(ParameterError, match="sampler = 'magic'"):

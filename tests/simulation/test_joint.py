@@ -103,7 +103,7 @@ def test_bad_input_is_named() -> None:
 def test_full_batch_descent_tends_to_the_minimum_of_the_loss_on_its_data() -> None:
     # Pooling (the query stands still) is convex: many steps on one batch end at its minimum, which
     # fresh batches never reach.
-    steps = [Step(10.0, 0.8, 0.8, 0.0)] * 200
+    steps = [Step(10.0, readout_step=0.8, bias_step=0.8, query_step=0.0)] * 200
     options = {"dimension": 8, "trials": 1, "sampler": "plain", "loss": "square"}
     full = simulate_descent(TASK, steps, reuse=True, **options)
     moved = abs(full[-1].readout_norm - full[-20].readout_norm)
@@ -113,7 +113,10 @@ def test_full_batch_descent_tends_to_the_minimum_of_the_loss_on_its_data() -> No
 
 
 def test_reuse_is_refused_where_it_does_not_apply() -> None:
-    steps = [Step(3.0, 1.0, 1.0, 0.0), Step(2.0, 1.0, 1.0, 0.0)]
+    steps = [
+        Step(3.0, readout_step=1.0, bias_step=1.0, query_step=0.0),
+        Step(2.0, readout_step=1.0, bias_step=1.0, query_step=0.0),
+    ]
     with pytest.raises(ParameterError, match="sampler = 'reduced'"):
         simulate_descent(TASK, steps, dimension=8, reuse=True)
     with pytest.raises(ParameterError, match="the same in all steps"):

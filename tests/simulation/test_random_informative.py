@@ -142,7 +142,7 @@ def test_another_number_at_test_time() -> None:
 
 def test_descent_agrees_with_theory() -> None:
     """Six trials at d = 200, and plain against reduced at d = 40: |z| < 4."""
-    steps = [Step(2.0, 1.0, 0.5, 2.0)] * 3
+    steps = [Step(2.0, readout_step=1.0, bias_step=0.5, query_step=2.0)] * 3
     theory = descend(TASK, steps, tolerance=1e-2)[-1]
     found = simulate_descent(TASK, steps, dimension=200, trials=6)[-1]
     for name in ("test_error", "alignment", "sharpness", "readout_cosine", "bias"):

@@ -65,9 +65,9 @@ def test_small_steps_anti_align_below_the_predicted_rate(
     [
         (Task(10, 1, 2.0, 0.1), Training(5.0, 1.0, bias_step=0.01), "rare", "bias_step above"),
         (Task(10, 1, 2.0, 0.7), Training(20.0, 1.0, bias_step=10.0), "bias step is", "bias_step below"),
-        (Task(4, 1, 2.0, 0.9), Training(2.0, 1.0, "square", readout_step=1.0, bias_step=3.0), "bias step is", "bias_step below"),
+        (Task(4, 1, 2.0, 0.9), Training(2.0, 1.0, loss="square", readout_step=1.0, bias_step=3.0), "bias step is", "bias_step below"),
         (Task(10, 1, 2.0, 0.5), Training(5.0, 1.0, readout_step=1e4), "readout", "readout_step below"),
-        (Task(10, 3, 2.0, 0.5), Training(0.5, 1.0, "square", readout_step=300.0), "readout", "readout_step below"),
+        (Task(10, 3, 2.0, 0.5), Training(0.5, 1.0, loss="square", readout_step=300.0), "readout", "readout_step below"),
         (Task(10, 1, 2.0, 0.52), Training(5.0, 1.0, readout_step=1e4, bias_step=60.0), "readout step are", "together"),
     ],
 )  # fmt: skip

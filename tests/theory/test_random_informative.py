@@ -390,7 +390,7 @@ def test_localisation_counts_hits() -> None:
 
 
 def test_steps_move_towards_the_signal_as_with_a_fixed_number() -> None:
-    steps = [Step(2.0, 1.0, 0.5, 2.0)] * 2
+    steps = [Step(2.0, readout_step=1.0, bias_step=0.5, query_step=2.0)] * 2
     tasks = (Task(10, informative, 3.0) for informative in (CountTable({2: 0.5, 4: 0.5}), 2, 4))
     random, *fixed = (descend(task, steps, tolerance=1e-2) for task in tasks)
     ends = [states[1].alignment for states in fixed]

@@ -74,7 +74,7 @@ def full_batch_trial(
     seed: int = 0,
 ) -> dict[str, Any]:
     """Take joint steps that all see the same data; errors after some of them."""
-    steps = (Step(total, *rates),) * max(checkpoints)
+    steps = (_step(total, rates),) * max(checkpoints)
     loss = get_loss("logistic")
     path = descent_trial(task, steps, dimension, trial, loss, "plain", reuse=True, seed=seed)
     return {f"error_after_{number}": path[number - 1]["test_error"] for number in checkpoints}
@@ -165,7 +165,12 @@ def tuned_steps(task: Task, total: float, batches: int) -> tuple[Step, ...]:
 
 def _equal_steps(total: float, rates: Sequence[float], batches: int) -> tuple[Step, ...]:
     """Return `batches` steps with rates (η_w, η_b, η_q) that share all samples."""
-    return (Step(total / batches, *rates),) * batches
+    return (_step(total / batches, rates),) * batches
+
+
+def _step(alpha: float, rates: Sequence[float]) -> Step:
+    readout, bias, query = rates
+    return Step(alpha, readout_step=readout, bias_step=bias, query_step=query)
 
 
 def ask_staged(settings: Settings, task: Task, total: float, **labels: Any) -> list[Measurement]:
