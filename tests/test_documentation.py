@@ -160,7 +160,7 @@ def test_every_public_method_says_what_it_gives(
 ) -> None:
     text = inspect.getdoc(METHODS[name]) or ""
     assert text
-    if "\nParameters\n" in text and inspect.signature(METHODS[name]).return_annotation is not None:
+    if inspect.signature(METHODS[name]).return_annotation is not None:
         assert "\nReturns\n-------\n" in text
     monkeypatch.chdir(tmp_path)
     run_example(text, name)
@@ -182,6 +182,22 @@ def test_only_what_scikit_learn_makes_is_written_elsewhere() -> None:
 @pytest.mark.parametrize("name", WRITTEN_HERE)
 def test_every_public_method_has_an_example(name: str) -> None:
     assert_has_example(inspect.getdoc(METHODS[name]) or "")
+
+
+@pytest.mark.parametrize("name", WRITTEN_HERE)
+def test_every_public_method_says_what_data_may_be(name: str) -> None:
+    text = inspect.getdoc(METHODS[name]) or ""
+    for one in inspect.signature(METHODS[name]).parameters.values():
+        if one.annotation is Any and one.name in ("X", "y", "mask", "sample_weight", "groups"):
+            assert re.search(rf"^(\w+, )*{one.name}(, \w+)* : ", text, re.MULTILINE), one.name
+
+
+def test_help_of_simulate_names_what_goes_through_its_options() -> None:
+    named = inspect.signature(sparsetoken.simulate).parameters
+    passed = set(inspect.signature(sparsetoken.run_trial).parameters) - set(named) - {"trial"}
+    assert passed == {"metrics", "fresh_test", "dtype", "check_separable", "threads"}
+    text = inspect.getdoc(sparsetoken.simulate) or ""
+    assert passed <= set(re.findall(r"\w+", text.partition("**options")[2].partition("Returns")[0]))
 
 
 # Commands whose output a page shows, by page and text; those that take long are named here.

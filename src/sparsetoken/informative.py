@@ -180,6 +180,10 @@ class BinomialCount(CountLaw):
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers within twelve standard deviations, and some.
 
+        Returns
+        -------
+        two integers
+
         Examples
         --------
         >>> from sparsetoken import BinomialCount
@@ -191,6 +195,10 @@ class BinomialCount(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":
         """Return log [C(L, r) p^r (1-p)^(L-r)].
+
+        Returns
+        -------
+        array of the shape of the values
 
         Examples
         --------
@@ -237,6 +245,10 @@ class PoissonCount(CountLaw):
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers within twelve standard deviations, and some.
 
+        Returns
+        -------
+        two integers
+
         Examples
         --------
         >>> from sparsetoken import PoissonCount
@@ -247,6 +259,10 @@ class PoissonCount(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":  # noqa: ARG002
         """Return log [m^r/r!].
+
+        Returns
+        -------
+        array of the shape of the values
 
         Examples
         --------
@@ -319,6 +335,10 @@ class CountTable(CountLaw):
     def window(self, length: int) -> tuple[int, int]:  # noqa: ARG002
         """Return the ends of the table.
 
+        Returns
+        -------
+        two integers
+
         Examples
         --------
         >>> from sparsetoken import CountTable
@@ -329,6 +349,10 @@ class CountTable(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":  # noqa: ARG002
         """Return the logarithms of the table, -∞ for other numbers.
+
+        Returns
+        -------
+        array of the shape of the values
 
         Examples
         --------
@@ -383,6 +407,10 @@ class KeptCount(CountLaw):
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers that any number of informative tokens before leaves.
 
+        Returns
+        -------
+        two integers
+
         Examples
         --------
         >>> from sparsetoken import KeptCount
@@ -399,6 +427,10 @@ class KeptCount(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":
         """Return log Σ_r P(r) C(r, k) C(L-r, m-k)/C(L, m).
+
+        Returns
+        -------
+        array of the shape of the values
 
         Examples
         --------
@@ -421,6 +453,10 @@ class KeptCount(CountLaw):
 
     def draw(self, length: int, size: int, rng: "np.random.Generator | int | None") -> "Array":
         """Draw the numbers before, and what is kept of them; see `CountLaw`.
+
+        Returns
+        -------
+        array of shape (size,)
 
         Examples
         --------

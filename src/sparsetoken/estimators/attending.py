@@ -190,7 +190,15 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
         Positive for tokens that speak for the class `target`, negative for those against it. With
         two classes it is the second by default, and what speaks for one speaks against the other.
-        Arguments and shapes as in `attention`.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+        target : class label, optional
+            As in `attention`.
 
         Returns
         -------
@@ -214,7 +222,16 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
 
         Comparable between sequences of any length. Without a query, as with mean or max pooling, it
         is how much the token alone speaks for the class `target` (with two classes, the second by
-        default). Arguments and shapes as in `attention`.
+        default).
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+        target : class label, optional
+            As in `attention`.
 
         Returns
         -------
@@ -363,6 +380,13 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
     @one_thread
     def transform(self, X: Any, *, mask: Any = None) -> Array:
         """Return the attended features Xᵀ p, standardised tokens: (n, problems × heads × d).
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
 
         Returns
         -------

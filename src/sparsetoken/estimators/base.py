@@ -200,6 +200,13 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any, *, mask: Any = None) -> Array:
         """Return the decisions: (n,) for two classes, positive for the second; else (n, classes).
 
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+
         Returns
         -------
         array of shape (n,) or (n, classes)
@@ -217,6 +224,13 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any, *, mask: Any = None) -> Array:
         """Return the predicted class of each sequence.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
 
         Returns
         -------
@@ -237,6 +251,17 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, *, mask: Any = None) -> Array:
         """Return the probability of each class, of shape (n, classes); logistic loss only.
 
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+
+        Returns
+        -------
+        array of shape (n, classes)
+
         Examples
         --------
         >>> from sparsetoken import PooledClassifier, digit_bags
@@ -253,6 +278,16 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None) -> float:
         """Return the share of sequences whose class is predicted rightly.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        y : array of shape (n,)
+            The true classes.
+        sample_weight : array of shape (n,), optional
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
 
         Returns
         -------

@@ -140,6 +140,10 @@ class Comparison:
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a dict a classifier: what was measured, scores, attention's difference, with bars.
 
+        Returns
+        -------
+        list of dict
+
         Examples
         --------
         >>> from sparsetoken import PooledClassifier, compare, digit_bags
@@ -170,6 +174,10 @@ class Comparison:
 
     def to_frame(self) -> Any:
         """Return a data frame with a row for each classifier.
+
+        Returns
+        -------
+        DataFrame
 
         Examples
         --------

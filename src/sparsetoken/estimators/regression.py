@@ -88,7 +88,19 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None, groups: Any = None
     ) -> Self:
-        """Fit to targets y of shape (n,); everything else as in `AttentionClassifier.fit`.
+        """Fit to targets; everything else as in `AttentionClassifier.fit`.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        y : array of shape (n,)
+            Targets, real numbers.
+        sample_weight : array of shape (n,), optional
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+        groups : array of shape (n,), optional
+            Samples of one group are held out together when parameters that are "auto" are chosen.
 
         Returns
         -------
@@ -137,6 +149,13 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, *, mask: Any = None) -> Array:
         """Return the predicted targets, of shape (n,).
 
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+
         Returns
         -------
         array of shape (n,)
@@ -156,6 +175,13 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def attention(self, X: Any, *, mask: Any = None) -> Any:
         """Return the weight of each token, as `AttentionClassifier.attention`.
 
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+
         Returns
         -------
         as `AttentionClassifier.attention`
@@ -173,6 +199,13 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def evidence(self, X: Any, *, mask: Any = None) -> Any:
         """Return by how much the prediction would fall without each token, in the target's units.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
 
         Returns
         -------
@@ -195,6 +228,13 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def token_scores(self, X: Any, *, mask: Any = None) -> Any:
         """Return how much each token attracts attention, as `AttentionClassifier.token_scores`.
 
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+
         Returns
         -------
         as `attention`
@@ -213,7 +253,14 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def learn_background(self, X: Any, *, mask: Any = None) -> Self:
         """Learn token scores in sequences without tokens that matter, for `locate(false_alarms=)`.
 
-        X and mask are as in `fit`, and were not used there.
+        These sequences were not used in `fit`.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
 
         Returns
         -------
@@ -236,6 +283,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, *, k: int | None = None, mask: Any = None, false_alarms: float | None = None
     ) -> Any:
         """Return the positions of the tokens that matter, as `AttentionClassifier.locate`.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
+        k, false_alarms
+            As in `AttentionClassifier.locate`.
 
         Returns
         -------

@@ -62,7 +62,15 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, mask: Any = None) -> Self:
-        """Fit the transformer on the tokens of all sequences; X and mask as in the classifiers.
+        """Fit the transformer on the tokens of all sequences.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        y : ignored
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
 
         Returns
         -------
@@ -87,6 +95,13 @@ class TokenWise(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any, *, mask: Any = None) -> Any:
         """Return the sequences with every token transformed.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d), list of n arrays of shape (L_i, d), masked array (n, L, d), or
+            array of shape (n, d)
+        mask : array of shape (n, L), optional
+            True where a token is present, for a 3-D X with padding.
 
         Returns
         -------

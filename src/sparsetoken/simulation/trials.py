@@ -469,8 +469,11 @@ def simulate(
         do not depend on it.
     progress : callable, optional
         Called as progress(finished, trials) after every trial.
-    task, training, dimension, classifier, query, sampler, at, at_sharpness, recalibrate, seed, options
+    task, training, dimension, classifier, query, sampler, at, at_sharpness, recalibrate, seed
         As in `run_trial`.
+    **options
+        Others of `run_trial`: metrics (sequence of str), fresh_test (int), dtype ("float64" or
+        "float32"), check_separable (bool) and threads (int or None).
 
     Returns
     -------

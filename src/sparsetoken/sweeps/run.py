@@ -73,7 +73,26 @@ def run_sweep(
     retry_failed: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
-    """Run what is missing of a study; see `run_cells` for the parameters.
+    """Run what is missing of a study.
+
+    Parameters
+    ----------
+    study : Study
+        What to compute, as `read_study` reads it.
+    store : path
+        The store, made if there is none. That of another study is refused.
+    workers : int
+        Local processes, or how many there are in the executor.
+    dask : str, optional
+        Address of a Dask scheduler to use instead.
+    executor : Executor, optional
+        Anything else to use instead; the caller shuts it down.
+    retries : int
+        How often a failed trial is tried again before it is recorded as failed.
+    retry_failed : bool
+        Whether to run trials again that the store has as failed.
+    progress : callable, optional
+        Called with a `Progress` at the start and then several times a second.
 
     Returns
     -------
@@ -246,8 +265,8 @@ def fingerprint(
 
 def _check_cells(cells: Any, trials: int) -> None:
     if not isinstance(cells, Grid):
-        several = isinstance(cells, Sequence) and not isinstance(cells, str)
-        if not several or not all(isinstance(cell, Mapping) for cell in cells):
+        given: Any = cells
+        if not (isinstance(given, Sequence) and all(isinstance(one, Mapping) for one in given)):
             accepted = "a list of dictionaries, the settings of each cell"
             raise validation.ParameterError("cells", cells, accepted)
     problems = []

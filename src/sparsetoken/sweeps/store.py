@@ -327,6 +327,10 @@ class Store:
     def cells(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number and the settings of each cell.
 
+        Returns
+        -------
+        iterator of (int, dict)
+
         Examples
         --------
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -387,6 +391,10 @@ class Store:
     def theory(self) -> Iterator[tuple[int, str | None, str | None]]:
         """Yield (cell, result as JSON, error) of the theory of each cell that has been tried.
 
+        Returns
+        -------
+        iterator of (int, str or None, str or None)
+
         Examples
         --------
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -406,6 +414,10 @@ class Store:
 
     def trials(self) -> Iterator[tuple[int, int, str | None, str | None, int, float, str, str]]:
         """Yield (cell, trial, result as JSON, error, attempts, seconds, version, finished).
+
+        Returns
+        -------
+        iterator of (int, int, str or None, str or None, int, float, str, str)
 
         Examples
         --------
@@ -428,6 +440,10 @@ class Store:
 
         The error is None where the trial succeeded; where it failed, there are no results.
 
+        Returns
+        -------
+        iterator of dict
+
         Examples
         --------
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -446,6 +462,10 @@ class Store:
 
     def theory_rows(self) -> Iterator[dict[str, Any]]:
         """Yield one dictionary a cell with theory: cell, the settings, the results, the error.
+
+        Returns
+        -------
+        iterator of dict
 
         Examples
         --------
