@@ -121,6 +121,8 @@ OTHERS: list[tuple[str, Callable[[], Any]]] = [
     ("shape of X", lambda: st.PooledClassifier().fit(Y, X)),
     ("X", lambda: st.AttentionClassifier().fit("data.npz", Y)),
     ("shape of X", lambda: st.AttentionRegressor().fit(Y, X)),
+    ("X", lambda: st.PooledClassifier().fit([[1.0, 2.0], [3.0]], [0, 1])),
+    ("sample_weight", lambda: st.PooledClassifier().fit(X, Y, sample_weight=["a"] * 60)),
     ("tokens in X", lambda: DIRECTION.predict(st.Task(9, 1, 2.0), X)),
     ("dimension of X", lambda: DIRECTION.scores(TASK, X[:, :, 1:])),
     ("task", lambda: DIRECTION.scores(X, TASK)),

@@ -29,7 +29,7 @@ from sparsetoken.estimators.sequences import Block, Sequences, as_sequences, loo
 from sparsetoken.losses import get_loss, loss_names
 from sparsetoken.numerics.solution import Solution
 from sparsetoken.numerics.threads import one_thread
-from sparsetoken.validation import ParameterError, choice, integer, real
+from sparsetoken.validation import ParameterError, choice, integer, real, rectangular
 
 __all__ = [
     "Check",
@@ -455,6 +455,8 @@ def _require_rows(X: Any) -> None:
     """Raise an error if X has no rows: labels in its place, or the name of a file."""
     if isinstance(X, str | bytes | PathLike):
         raise ParameterError("X", X, "an array or a list; files come as a list of their names")
+    if isinstance(X, list | tuple):
+        rectangular("X", X)
     if isinstance(X, np.ndarray) and X.ndim < 2:
         # scikit-learn's own checks look for the last three words.
         accepted = "(samples, tokens, dimension) or (samples, dimension): Reshape your data"
@@ -497,7 +499,10 @@ def checked_weights(sample_weight: Any, samples: int) -> Array:
     """Return the weights of the samples, all one if none are given."""
     if sample_weight is None:
         return np.ones(samples)
-    weights = np.asarray(sample_weight, dtype=float)
+    try:
+        weights = np.asarray(sample_weight, dtype=float)
+    except (TypeError, ValueError):
+        raise ParameterError("sample_weight", sample_weight, f"{samples} numbers") from None
     if weights.ndim == 0:
         weights = np.full(samples, float(weights))
     if weights.shape != (samples,):
