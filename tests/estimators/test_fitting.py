@@ -839,3 +839,33 @@ def test_readouts_without_a_query_are_the_least_of_the_objective_there(pooling: 
     _, gradients = objective(points, np.array([0]))
     assert np.all(points[:, 6:-1] == 0)
     assert np.abs(np.delete(gradients, np.s_[6:-1], axis=1)).max() < 1e-3
+
+
+def _sentences(count: int, seed: int, words: int = 300) -> tuple[Array, Array]:
+    """Bags of 12 sentences of 8 words by Zipf's law; a tenth of positives' have a rare topic."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, words + 1)
+    y = (rng.random(count) < 0.5).astype(int)
+    topic = rng.choice(np.arange(30, words), 5, replace=False)
+    X = np.zeros((count, 12, words), dtype=np.float32)
+    for row, label in zip(X, y, strict=True):
+        for sentence in row:
+            np.add.at(sentence, rng.choice(words, 8, p=shares / shares.sum()), 1)
+            if label and rng.random() < 0.1:
+                np.add.at(sentence, rng.choice(topic, 3), 1)
+    return X, y
+
+
+@pytest.mark.parametrize("seed", [20, 21])
+def test_rare_words_that_nobody_attends_to_do_not_explode(seed: int) -> None:
+    X, y = _sentences(450, seed)
+    model = AttentionClassifier(refine=False).fit(X[:150], y[:150])
+    two_step = AttentionClassifier(refine=False, sharpness=4.0, ridge=0.1).fit(X[:150], y[:150])
+    for fitted in (model, two_step):
+        decisions = fitted.decision_function(X[150:])
+        # In units of their own, hardly attended words had coefficients of 1e7.
+        assert np.abs(fitted.coef_).max() < 10
+        assert np.abs(decisions).max() < 100
+    told = min(c["held_out_loss"] for c in model.candidates_ if c["chosen"])
+    margins = np.where(y[150:] == 1, 1, -1) * model.decision_function(X[150:])
+    assert np.logaddexp(0, -margins).mean() < told + 0.5

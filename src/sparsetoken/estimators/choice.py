@@ -13,6 +13,7 @@ import numpy as np
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.extremes import coordinate_extremes
 from sparsetoken.estimators.heads import (
+    LEAST_UNIT,
     SUMMARIES,
     HeadSettings,
     Problems,
@@ -432,9 +433,11 @@ class _Validation:
     def query_features(self, levels: tuple[float, ...]) -> Array:
         """Return the features of the two-step queries: (levels, P, n, d)."""
         queries = np.concatenate([level * self.directions for level in levels])
-        features = _query_features(self.problems.sequences, queries, self.settings.pooling)
-        features -= (self.held.weights.astype(features.dtype) @ features)[:, None]
-        spread = np.sqrt(self.held.weights.astype(features.dtype) @ features**2)[:, None]
+        features, squares = _query_features(self.problems.sequences, queries, self.settings.pooling)
+        weights = self.held.weights.astype(features.dtype)
+        features -= (weights @ features)[:, None]
+        spread = np.sqrt(weights @ features**2)
+        spread = np.maximum(spread, LEAST_UNIT * np.sqrt(squares @ weights)[:, None])[:, None]
         features /= np.where(spread > 1e-6, spread, 1)
         return features.reshape(len(levels), len(self.problems), *features.shape[1:])
 
@@ -551,10 +554,11 @@ def _means(sequences: Sequences) -> Array:
     return np.concatenate(parts)
 
 
-def _query_features(sequences: Sequences, queries: Array, pooling: Pooling) -> Array:
-    """Return the features of each query (P, d) on all samples: (P, n, d)."""
+def _query_features(sequences: Sequences, queries: Array, pooling: Pooling) -> tuple[Array, Array]:
+    """Return the features of each query (P, d) on all samples, (P, n, d), and ‖p‖², (P, n)."""
     count, d = queries.shape
     result = np.empty((count, len(sequences), d), dtype=np.float32)
+    squares = np.empty((count, len(sequences)), dtype=np.float32)
     plain = Scaler(np.zeros(d), np.ones(d))
     scores_of = plain.scorer(queries, sequences.dtype)
     for block in sequences.blocks():
@@ -562,5 +566,7 @@ def _query_features(sequences: Sequences, queries: Array, pooling: Pooling) -> A
         ends = block.starts + block.lengths
         rows = range(block.samples.start, block.samples.stop)
         for row, start, end in zip(rows, block.starts, ends, strict=True):
-            result[:, row] = attention[:, start:end] @ block.tokens[start:end]
-    return result
+            own = attention[:, start:end]
+            result[:, row] = own @ block.tokens[start:end]
+            squares[:, row] = np.vecdot(own, own)
+    return result, squares

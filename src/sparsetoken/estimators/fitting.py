@@ -6,11 +6,13 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.heads import (
+    LEAST_UNIT,
     SUMMARIES,
     FittedHeads,
     HeadSettings,
     Problems,
     Recipe,
+    attention_norms,
     feature_units,
     head_directions,
     head_features,
@@ -65,6 +67,10 @@ def _read_out(
             )
         read = recipe.columns(shared.shape[1])
         units = feature_units(shared[:, read], problems.weights[row])
+        if np.any(own):
+            sequences, weights = problems.sequences, problems.weights[row]
+            norms = attention_norms(sequences, own, problems.scaler, settings.pooling, weights)
+            units = np.maximum(units, LEAST_UNIT * np.repeat(norms, own.shape[1]))
         readout = _solve(shared[:, read] / units, problems, row, recipe.ridge, settings.loss)
         every = np.zeros(shared.shape[1])
         every[read] = readout.weights / units

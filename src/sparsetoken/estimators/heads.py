@@ -19,11 +19,13 @@ from sparsetoken.numerics.solution import Solution
 
 __all__ = [
     "FAMILIES",
+    "LEAST_UNIT",
     "SUMMARIES",
     "FittedHeads",
     "HeadSettings",
     "Problems",
     "Recipe",
+    "attention_norms",
     "block_features",
     "feature_units",
     "head_directions",
@@ -38,6 +40,11 @@ __all__ = [
 FAMILIES = ("pooled", "maxima", "minima", "extremes", "two-step", "tied", "free")
 # Those without a query, and which of mean, maxima and minima they read.
 SUMMARIES = {"pooled": (0, 1), "maxima": (1, 2), "minima": (2, 3), "extremes": (0, 3)}
+
+# An attended feature of independent tokens has the standard deviation ‖p‖. One that varies much less is
+# of tokens that nobody attended to, such as rare words: in units of its own, the ridge would let the
+# readout multiply them by millions where new data attend to them.
+LEAST_UNIT = 0.3
 
 
 @dataclass(frozen=True)
@@ -209,6 +216,17 @@ def block_features(
         location, scale = np.tile(scaler.location, 2), np.tile(scaler.scale, 2)
         parts.append((coordinate_extremes(block) - location) / scale)
     return np.asarray(np.concatenate(parts, axis=1), dtype=block.tokens.dtype)
+
+
+def attention_norms(
+    sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling, weights: Array
+) -> Array:
+    """Return √(E ‖p‖²) of each query's attention p, (H,), over samples of these weights, (n,)."""
+    total = np.zeros(len(queries))
+    for block in sequences.blocks():
+        attention = pooling.weights(scaler.scores(queries, block.tokens), block)
+        total += segment_sums(attention**2, block) @ weights[block.samples]
+    return np.asarray(np.sqrt(total))
 
 
 def sharpness_of(heads: Heads, labelled: LabelledSequences, scaler: Scaler) -> float:
