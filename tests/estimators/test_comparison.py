@@ -142,6 +142,28 @@ def test_where_nothing_errs_more_data_are_not_asked_for() -> None:
     assert "prefer pooled" in replace(found, rows=many).advice
 
 
+@pytest.mark.parametrize(
+    ("difference", "own", "other", "preferred"),
+    [
+        (-0.05, 10, 40, "prefer attention, "),
+        (0.05, 10, 40, ""),  # the simpler one measures worse
+        (0.05, 40, 10, "prefer pooled, "),
+        (-0.05, 40, 10, ""),
+        (-0.05, 40, 41, ""),  # about as simple
+        (0.0, 10, 20, "prefer attention, "),
+    ],
+)
+def test_the_simpler_is_preferred_if_much_simpler_and_no_worse(
+    difference: float, own: int, other: int, preferred: str
+) -> None:
+    X, y, _ = equal_bags(count=60, strength=0.0)
+    found = compare(X, y, cv=3, repeats=1, classifiers=QUICK)
+    rival = replace(found.rows[0], coefficients=other)
+    row = replace(found.rows[-1], coefficients=own)
+    advice = replace(found, rows=(*found.rows[:-1], row))._simpler(rival, difference)
+    assert advice.partition("which")[0] == preferred
+
+
 def test_standard_errors_are_those_of_nadeau_and_bengio() -> None:
     X, y, _ = equal_bags(count=60)
     split = ShuffleSplit(n_splits=5, test_size=0.25, random_state=0)

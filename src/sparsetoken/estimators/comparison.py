@@ -219,18 +219,20 @@ class Comparison:
         if paired.difference == paired.uncertainty == 0:
             return (
                 f"No difference: attention and {rival.name} have the same {self.measure} in every "
-                f"fold, {rival.error:.3f} on average; {self._simpler(rival)}use either."
+                f"fold, {rival.error:.3f} on average; {self._simpler(rival, 0.0)}use either."
             )
         return f"No clear difference: attention and {rival.name} are {gap} apart; " + (
-            self._simpler(rival) + "bring more data."
+            self._simpler(rival, paired.difference) + "bring more data."
         )
 
-    def _simpler(self, rival: ComparisonRow) -> str:
-        """Return whom to prefer for having fewer coefficients, if that is known."""
+    def _simpler(self, rival: ComparisonRow, difference: float) -> str:
+        """Return whom to prefer for having at most half as many coefficients and no larger error."""
         own, other = self.rows[-1].coefficients, rival.coefficients
-        if own is None or other is None or own == other:
+        if own is None or other is None or 2 * min(own, other) > max(own, other):
             return ""
-        name = "attention" if own < other else rival.name
+        name, worse = ("attention", difference) if own < other else (rival.name, -difference)
+        if worse > 0:
+            return ""
         return (
             f"prefer {name}, which has fewer coefficients ({min(own, other)} against "
             f"{max(own, other)}), or "
