@@ -71,6 +71,13 @@ def test_the_query_and_why_it_turns() -> None:
     assert here.cause in found["note"]["text"]
 
 
+def test_a_query_that_turns_is_told_where_its_cause_is_not_asked_for() -> None:
+    values = {"classifiers": ["attention"], "length": 30, "strength": 3, "positive_rate": 0.1}
+    shown = str(list(answer(State.from_values({**values, "points": 3}))))
+    assert "The query points away from the signal" in shown
+    assert "Cure: None" not in shown
+
+
 def test_a_map_is_coarse_first() -> None:
     state = State.from_values({"view": "turning"})
     (found,) = answer(state)

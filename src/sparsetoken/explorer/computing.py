@@ -233,7 +233,8 @@ def _points(batch: Batch, records: Sequence[Record]) -> list[Point]:
         solution = getattr(record, "solution", None)
         note = "" if solution is None or solution.all_well else solution.message
         if flat.get("anti_aligned"):
-            note = f"The query points away: {flat['cause']}. Cure: {flat['cure']}."
+            reason = f": {flat['cause']}. Cure: {flat['cure']}" if flat.get("cause") else ""
+            note = f"The query points away from the signal{reason}."
         found.append(Point(_finite(value), _finite(bar), note, batch.tolerance))
     return found
 
