@@ -10,7 +10,7 @@ import pytest
 
 from sparsetoken import ParameterError, Task, Training, capacity, phase_map, predict
 from sparsetoken.planning.parallel import finished
-from sparsetoken.planning.phase_map import _first_crossings
+from sparsetoken.planning.phase_map import _crossing, _first_crossings
 
 TASK = Task(10, 1, 4.0)
 TRAINING = Training(alpha0=1.0, alpha1=3.0, query_step=60, ridge=0.1)
@@ -193,3 +193,15 @@ def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> N
     options = {"x": ("strength", STRENGTHS), "y": ("alpha", RATIOS), **change}
     with pytest.raises(ParameterError, match=message):
         phase_map(TASK, TRAINING, **options)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(np.nan, "not here"), (0.5, "<= 0.5"), (0.75, "0.75"), (16.0, "16")]
+)
+def test_a_crossing_at_the_least_value_may_lie_below_it(value: float, words: str) -> None:
+    assert _crossing(value, least=0.5) == words
+
+
+def test_a_number_beyond_what_a_length_may_be_is_refused_as_a_length() -> None:
+    with pytest.raises(ParameterError, match="length = "):
+        phase_map(TASK, TRAINING, x=("length", [2, 10**30]), y=("alpha", [1.0, 2.0]))

@@ -162,7 +162,11 @@ def _choose(numbers: tuple[str, ...], questions: bool) -> "list[Claim]":
         wanted["claim" if digits == text else "question"].append(int(digits))
     found: list[Claim] = []
     if wanted["claim"]:
-        found += select_claims(wanted["claim"])
+        try:
+            found += select_claims(wanted["claim"])
+        except ParameterError as error:
+            accepted = f"{error.accepted}, or Q and the number of a question"
+            raise ParameterError("claim", error.value, accepted) from None
     if wanted["question"]:
         found += select_claims(wanted["question"], "question")
     return found

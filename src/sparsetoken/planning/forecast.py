@@ -572,7 +572,7 @@ def _answer(required: RequiredSamples, found: Forecast) -> str:
         return f"{goal}: {required.samples:,} samples ({sure}{even}){already}."
     if required.verdict == "cannot be reached":
         low, high = found.ceiling.low, found.ceiling.high
-        return f"{goal}: cannot be reached with more data; their limit is {low:.3f} to {high:.3f}."
+        return f"{goal}: cannot be reached with more data ({sure}); their limit is {low:.3f} to {high:.3f}."
     even = f", even at {required.even_odds:,}" if required.even_odds else ""
     odds = f"the odds of reaching it by {last} samples are {required.probability:.0%}{even}"
     if required.verdict == "beyond the horizon":

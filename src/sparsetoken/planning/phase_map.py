@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ class PhaseMap:
     def crossings(self, level: float = 0.05, classifier: str = "attention") -> Array:
         """Return for each value of x the least y at which the error is at most `level`; NaN if none.
 
-        Between two values of y by linear interpolation.
+        Between two values of y by linear interpolation. The least value of y where that is enough:
+        less may be, too.
 
         Returns
         -------
@@ -316,8 +318,9 @@ def _checked(side: str, axis: Any, task: Task, training: Training) -> tuple[str,
         raise ParameterError(side, axis, "a pair (name, values)")
     name = axis[0]
     values = validation.rectangular(f"values of {side}", axis[1])
-    several = values.dtype.kind in "iuf" and values.ndim == 1 and len(values) > 1
-    if not several or np.any(np.diff(values) <= 0):
+    # Numbers beyond 64 bits come as objects; whether the setting takes them is asked below.
+    numbers = values.dtype.kind in "iuf" or all(isinstance(v, Real) for v in values.flat)
+    if not numbers or values.ndim != 1 or len(values) < 2 or np.any(np.diff(values) <= 0):
         raise ParameterError(f"values of {side}", axis[1], "at least two numbers, increasing")
     for value in values.tolist():
         try:
@@ -402,5 +405,12 @@ def _lines(found: PhaseMap) -> Iterator[str]:
         words += ", and to equal pooling"
     yield f"  {found.x:>12}  {words}"
     for i in np.unique(np.linspace(0, len(found.x_values) - 1, 7).astype(int)):
-        ends = ["not here" if np.isnan(column[i]) else f"{column[i]:.3g}" for column in columns]
-        yield f"  {found.x_values[i]:>12.4g}" + "".join(f"  {end:>8}" for end in ends)
+        ends = [_crossing(float(column[i]), float(found.y_values[0])) for column in columns]
+        yield f"  {found.x_values[i]:>12.4g}" + "".join(f"  {end:>10}" for end in ends)
+
+
+def _crossing(value: float, least: float) -> str:
+    """Return a crossing in words; one at the least value that was looked at may lie below it."""
+    if np.isnan(value):
+        return "not here"
+    return f"<= {value:.3g}" if value == least else f"{value:.3g}"
