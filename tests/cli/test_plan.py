@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from sparsetoken import read_study
@@ -12,6 +13,7 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_a_plan_as_json_with_a_study_and_a_picture(tmp_path: Path) -> None:
     study, picture = tmp_path / "study.toml", tmp_path / "plan.svg"
     code, output, _ = invoke(

@@ -143,6 +143,7 @@ def test_bad_arguments_are_refused_in_one_message(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.slow
 def test_a_run_of_some_claims_has_a_folder_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_run_of_some_claims_has_a_folder_of_its_own(
     assert (tmp_path / "reproduction" / "quick" / "claims-5" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_second_reproduction_in_the_same_folder_is_refused_and_harms_nothing(
     runner: CliRunner, tmp_path: Path
 ) -> None:

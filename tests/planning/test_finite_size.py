@@ -7,6 +7,7 @@ from sparsetoken.planning import finite_size as module
 TASK, QUERY = Task(10, 1, 5.0), Query(0.9, 1.0)
 
 
+@pytest.mark.slow
 def test_the_extrapolated_mean_and_spread_are_those_of_trials_at_that_dimension(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -100,6 +100,7 @@ def test_the_search_never_makes_more_predictions_than_it_may() -> None:
     assert search.best(VariedTraining(4.0, loss="square")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "goal"),
     [
@@ -147,6 +148,7 @@ def test_no_landscape_takes_more_predictions_than_stated(
     assert len(made) > 150
 
 
+@pytest.mark.slow
 def test_a_linear_rival_has_its_own_best_ridge() -> None:
     """The best ridge of a vectorised classifier is far above attention's largest."""
     task = Task(10, 5, 1.5)
@@ -196,6 +198,7 @@ def test_alternatives_are_what_they_say() -> None:
     assert (other.samples or 0) > (planned().samples or 0)
 
 
+@pytest.mark.slow
 def test_a_classifier_from_outside_is_a_rival(monkeypatch: pytest.MonkeyPatch) -> None:
     def law(task: Task, *_: Any) -> FeatureLaw:
         assert task.fixed_informative  # refuses a law of their number, as the documented example
@@ -261,6 +264,7 @@ def test_rates_bear_other_rates_of_positives() -> None:
     assert min(chosen) > min(plain) + 0.2
 
 
+@pytest.mark.slow
 def test_pooling_is_given_all_samples_and_recommended_where_it_is_better() -> None:
     dense = Task(4, 3, 3.0)
     found = plan(dense, error=0.05, dimension=60, trials=0, losses=("logistic",))
@@ -346,6 +350,7 @@ def test_disagreement_must_be_clear_and_matter() -> None:
     assert "At 50 dimensions" in text
 
 
+@pytest.mark.slow
 def test_a_budget_is_used_up() -> None:
     found = plan(RARE, samples=600, dimension=50, trials=0, losses=("logistic",))
     assert found.samples == 600
@@ -462,6 +467,7 @@ def test_an_area_hardly_below_the_limit_is_reached() -> None:
     assert 0.997 <= (found.auc or 0) < found.limit
 
 
+@pytest.mark.slow
 def test_an_area_under_the_curve_is_a_target_too() -> None:
     found = plan(TASK, auc=0.95, dimension=80, trials=5, losses=("logistic",))
     assert found.auc == pytest.approx(0.95, abs=0.01)
@@ -484,6 +490,7 @@ def test_an_area_under_the_curve_is_a_target_too() -> None:
     assert others["floor"].limit >= found.limit
 
 
+@pytest.mark.slow
 def test_rounding_of_another_machine_changes_neither_the_plan_nor_its_studies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

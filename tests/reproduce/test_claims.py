@@ -21,7 +21,14 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("number", EXPECTED)
+# Two take most of the time of all.
+SLOW = (11, 15)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in EXPECTED],
+)
 def test_verdict_and_figures_of_a_small_run(bench: Any, number: int) -> None:
     verdict = bench.claim(number).judge(bench.measure(number))
     assert verdict.ruling == EXPECTED[number], verdict.seen
@@ -158,6 +165,7 @@ def test_10_another_rate_or_a_peak_elsewhere_is_refuted(bench: Any) -> None:
     assert ruling(bench, 10, tame) == "refuted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.7, 1.4])
 def test_11_a_wrong_capacity_is_noticed(bench: Any, factor: float) -> None:
     def wrong(one: Measurement) -> Measurement:

@@ -21,7 +21,9 @@ def ruling(bench: Any, number: int, table: Table) -> str:
     return bench.claim(number, "question").judge(table).ruling
 
 
-@pytest.mark.parametrize("number", MEASURED)
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=pytest.mark.slow if n == 3 else ()) for n in MEASURED]
+)
 def test_verdict_and_figures_of_a_small_run(bench: Any, number: int) -> None:
     question = bench.claim(number, "question")
     table = bench.measure(number, series="question")

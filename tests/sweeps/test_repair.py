@@ -78,6 +78,7 @@ def change(path: Path, statement: str) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 def test_a_log_of_a_deleted_store_never_enters_a_new_one(tmp_path: Path) -> None:
     """Kill a sweep of seed 3, delete its store, and run seed 4 under the same name."""
     study = tmp_path / "study.toml"
@@ -99,6 +100,7 @@ def test_a_log_of_a_deleted_store_never_enters_a_new_one(tmp_path: Path) -> None
     assert results(store) == results(tmp_path / "alone.sqlite")
 
 
+@pytest.mark.slow
 def test_an_empty_log_that_a_reader_left_is_no_obstacle(study: Path) -> None:
     store = study.with_suffix(".sqlite")
     assert sweep("status", study)[0] == 0  # leaves an empty log

@@ -99,6 +99,7 @@ def test_agreement_with_simulation(task: Task, step: Step, loss: str) -> None:
             assert gap < 4 * error + 4 / 800 * abs(getattr(theory, name))
 
 
+@pytest.mark.slow
 def test_sums_over_small_tokens_are_good_enough() -> None:
     """At length 33 all tokens are drawn; at 400 the small ones are normal sums."""
     for length in (33, 400):

@@ -33,6 +33,7 @@ def test_the_share_of_misranked_pairs_is_that_of_drawn_ones(task: Task) -> None:
     assert abs(np.mean(means) - found.misranked) < 4 * error + found.uncertainty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [Task(20, 1, 4.0), Task(20, PoissonCount(2), 4.0)])
 def test_theory_comes_down_to_it_with_ever_more_samples_and_not_below(task: Task) -> None:
     found = best_ranking(task, "attention")

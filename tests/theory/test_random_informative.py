@@ -349,6 +349,7 @@ def test_the_overlap_lists_all_sets(signal: float) -> None:
     assert abs(z_score(potential, float(law.potential(at).mean()))) < 4
 
 
+@pytest.mark.slow
 def test_ends_of_the_overlap() -> None:
     law = PlacesLaw(20, PoissonCount(2.0), log2_points=6)
     mean = Task(20, PoissonCount(2.0), 1.0).counts.mean

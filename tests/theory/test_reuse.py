@@ -251,6 +251,7 @@ def test_a_given_query_leaves_nothing_to_reuse() -> None:
     assert predict(TASK, TRAINING, classifier="pooled").solution.converged
 
 
+@pytest.mark.slow
 def test_capacity_without_a_split_is_where_the_margin_vanishes() -> None:
     """Pure noise: a query made from the labels lifts the capacity above the 2 of a split."""
     noise = Task(10, 1, 0.0)
