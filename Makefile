@@ -26,13 +26,13 @@ torch: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pytest tests/reproduce/test_questions.py -k torch
 
-# The rooms that need nothing but the runtime dependencies, with the lowest versions of these, which
-# may use what has been deprecated since.
+# What needs nothing but the runtime dependencies, with the lowest versions of these, which may use what
+# has been deprecated since. Parquet, the explorer and Dask are extras.
 minimum: $(VENV)/.installed-lock
 	$(BIN)/uv venv --clear $(VENV)-minimum
 	$(BIN)/uv pip install --python $(VENV)-minimum --resolution lowest-direct .
 	$(BIN)/uv pip install --python $(VENV)-minimum pytest pytest-benchmark pytest-timeout pytest-xdist hypothesis psutil
-	$(VENV)-minimum/bin/python -m pytest -W ignore::DeprecationWarning -n $(WORKERS) --dist loadfile $(addprefix tests/,numerics learning theory simulation plotting estimators/test_scikit_learn.py test_losses.py test_task.py)
+	$(VENV)-minimum/bin/python -m pytest -W ignore::DeprecationWarning -n $(WORKERS) --dist loadfile $(addprefix tests/,numerics learning theory simulation plotting planning cli estimators/test_scikit_learn.py test_losses.py test_task.py) -k "not (parquet or explore or cluster)"
 
 browser: $(VENV)/.installed-browser
 	$(BIN)/python -m pytest --no-showlocals tests_browser
