@@ -17,7 +17,7 @@ from sparsetoken import (
     digit_bags,
     sample,
 )
-from sparsetoken.planning.diagnosis import _too_soft, _unlearnt
+from sparsetoken.planning.diagnosis import _nothing_to_mend, _too_soft, _unlearnt
 from sparsetoken.planning.signal_estimate import (
     Tokens,
     _effective_dimension,
@@ -137,10 +137,10 @@ def test_rare_positives_are_ranked_and_so_are_their_limits() -> None:
 
 
 def test_soft_attention_is_named_only_if_it_costs() -> None:
-    def facts(attended: float, error: float) -> Any:
+    def facts(attended: float, error: float, normal: bool = True) -> Any:
         return SimpleNamespace(
             comparison=SimpleNamespace(attended_tokens=attended),
-            signal=SimpleNamespace(informative=1.0),
+            signal=SimpleNamespace(informative=1.0, normal=normal),
             attention=SimpleNamespace(error=error, uncertainty=0.01),
             limits={"learnt": 0.05},
             length=20.0,
@@ -152,6 +152,31 @@ def test_soft_attention_is_named_only_if_it_costs() -> None:
     assert "spread over 12.0 of 20.0 tokens" in finding.because
     assert not list(_too_soft(facts(2.0, 0.2)))
     assert not list(_too_soft(facts(12.0, 0.06)))
+    # Estimates that are called unreliable are no ground for a cure.
+    assert not list(_too_soft(facts(12.0, 0.2, normal=False)))
+
+
+def test_a_signal_at_a_fixed_place_is_named_instead_of_called_too_weak() -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((600, 8, 5)), np.arange(600) % 2
+    X[y == 1, 3, 0] += 1.5
+    found = diagnose(X, y)
+    assert [finding.cause for finding in found.findings] == ["the signal has a fixed place"]
+    assert "use VectorisedClassifier" in found.findings[0].next_step
+
+
+def test_attention_does_what_it_can_only_where_the_numbers_say_so() -> None:
+    def facts(error: float) -> Any:
+        return SimpleNamespace(
+            attention=SimpleNamespace(error=error, uncertainty=0.01),
+            rival=SimpleNamespace(name="pooled"),
+            limits={"learnt": 0.05},
+            measure="error",
+        )
+
+    assert _nothing_to_mend(facts(0.06), "0.1").cause == "attention does what it can"
+    assert _nothing_to_mend(facts(0.02), "0.1").cause == "attention does what it can"
+    assert _nothing_to_mend(facts(0.12), "0.1").cause == "nothing to mend is seen"
 
 
 def test_a_query_that_misses_what_the_samples_teach_is_told_apart() -> None:

@@ -337,6 +337,13 @@ class _Facts:
         return np.inf
 
     @property
+    def has_a_fixed_place(self) -> bool:
+        """Whether what tells places apart is the best, and clearly better than attention."""
+        excess = self.paired.difference - _CLEAR * self.paired.uncertainty
+        best = self.rival.name == "vectorised" and self.clearly_below(self.rival, self.chance)
+        return best and excess > 0
+
+    @property
     def beyond_the_limit(self) -> bool:
         """Whether a classifier does clearly better than any could if the estimates were true."""
         if self.task is None or not self.clearly_below(self.best, self.limits["attention"]):
@@ -350,7 +357,9 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
     """Yield what limits attention, the main reason first; there is always one."""
     gap = f"{abs(facts.paired.difference):.3f} ± {facts.paired.uncertainty:.3f}"
     pays = facts.paired.difference < -_CLEAR * facts.paired.uncertainty
-    if facts.task is None or not facts.clearly_below(facts.best, facts.chance):
+    if facts.has_a_fixed_place:
+        found = [_fixed_place(facts, gap)]
+    elif facts.task is None or not facts.clearly_below(facts.best, facts.chance):
         found = [_unseen(facts) if pays else _without_signal(facts)]
     elif facts.beyond_the_limit:
         found = [_misfit(facts)]
@@ -368,12 +377,26 @@ def _findings(facts: _Facts) -> Iterator[Finding]:
         )
     yield from found
     if not found and not pays:
-        yield Finding(
-            "attention does what it can",
-            f"its {facts.measure} {facts.attention.error:.3f} ± {facts.attention.uncertainty:.3f} is near "
-            f"the {facts.limits['learnt']:.3f} that these samples allow",
-            f"keep it, or {facts.rival.name}, which is {gap} away",
+        yield _nothing_to_mend(facts, gap)
+
+
+def _nothing_to_mend(facts: _Facts, gap: str) -> Finding:
+    """Return that attention is where the estimates see it, or that nothing measured says why not."""
+    learnt, row = facts.limits["learnt"], facts.attention
+    shown = f"its {facts.measure} {row.error:.3f} ± {row.uncertainty:.3f} is"
+    keep = f"keep it, or {facts.rival.name}, which is {gap} away"
+    if row.error - _CLEAR * row.uncertainty > learnt:
+        return Finding(
+            "nothing to mend is seen",
+            f"{shown} above the {learnt:.3f} that the estimates allow these samples, and nothing that was "
+            "measured says why",
+            f"{keep}; the estimates describe tokens of about normal noise",
         )
+    return Finding(
+        "attention does what it can",
+        f"{shown} no worse than about the {learnt:.3f} that these samples allow",
+        keep,
+    )
 
 
 def _unseen(facts: _Facts) -> Finding:
@@ -418,6 +441,16 @@ def _without_signal(facts: _Facts) -> Finding:
         "no sparse signal",
         f"{shown}, but {apart}",
         f"use {best.name}; for another look transform the tokens (TokenWise)",
+    )
+
+
+def _fixed_place(facts: _Facts, gap: str) -> Finding:
+    """Return that a readout which knows the places of tokens does better than attention."""
+    return Finding(
+        "the signal has a fixed place",
+        f"{facts.rival.name}, which gives every place a readout of its own, {facts.errs} "
+        f"{facts.rival.error:.3f} ± {facts.rival.uncertainty:.3f}, {gap} below attention",
+        "use VectorisedClassifier, or give attention the place as another feature of a token",
     )
 
 
@@ -503,6 +536,10 @@ def _unlearnt(facts: _Facts) -> Iterator[Finding]:
 
 
 def _too_soft(facts: _Facts) -> Iterator[Finding]:
+    if (
+        not facts.signal.normal
+    ):  # how many tokens carry the signal is not known, and what is possible
+        return
     attended, informative = facts.comparison.attended_tokens, facts.signal.informative or 1.0
     behind = facts.attention.error - _CLEAR * facts.attention.uncertainty
     if attended > _SOFT * max(informative, 1.0) and behind > facts.limits["learnt"]:
