@@ -12,7 +12,6 @@ from sparsetoken.estimators.heads import (
     HeadSettings,
     Problems,
     Recipe,
-    attention_norms,
     feature_units,
     head_directions,
     head_features,
@@ -62,14 +61,13 @@ def _read_out(
     shared = None
     for row, own in enumerate(queries):
         if shared is None or np.any(own):  # mean pooling has the same features in all problems
-            shared = head_features(
+            shared, squares = head_features(
                 problems.sequences, own, problems.scaler, settings.pooling, extremes=with_extremes
             )
         read = recipe.columns(shared.shape[1])
         units = feature_units(shared[:, read], problems.weights[row])
         if np.any(own):
-            sequences, weights = problems.sequences, problems.weights[row]
-            norms = attention_norms(sequences, own, problems.scaler, settings.pooling, weights)
+            norms = np.sqrt(squares @ problems.weights[row])
             units = np.maximum(units, LEAST_UNIT * np.repeat(norms, own.shape[1]))
         readout = _solve(shared[:, read] / units, problems, row, recipe.ridge, settings.loss)
         every = np.zeros(shared.shape[1])

@@ -25,7 +25,6 @@ __all__ = [
     "HeadSettings",
     "Problems",
     "Recipe",
-    "attention_norms",
     "block_features",
     "feature_units",
     "head_directions",
@@ -189,24 +188,31 @@ def head_features(
     pooling: Pooling,
     *,
     extremes: bool = False,
-) -> Array:
-    """Return f_h(X) of all heads side by side, standardised tokens: shape (n, H d).
+) -> tuple[Array, Array]:
+    """Return f_h(X) of all heads side by side, standardised tokens, (n, H d), and ‖p_h‖², (H, n).
 
     With `extremes`, maxima and minima of the coordinates stand behind them: (n, H d + 2 d).
     """
-    return np.concatenate(
-        [
-            block_features(block, queries, scaler, pooling, extremes=extremes).astype(float)
-            for block in sequences.blocks()
-        ]
-    )
+    features, squares = [], []
+    for block in sequences.blocks():
+        attention = _attention(block, queries, scaler, pooling)
+        features.append(_attended(block, attention, scaler, extremes).astype(float))
+        squares.append(segment_sums(attention**2, block))
+    return np.concatenate(features), np.concatenate(squares, axis=1)
 
 
 def block_features(
     block: Block, queries: Array, scaler: Scaler, pooling: Pooling, *, extremes: bool = False
 ) -> Array:
-    """Return `head_features` for the samples of a block: shape (k, H d) or (k, H d + 2 d)."""
-    attention = pooling.weights(scaler.scores(queries, block.tokens), block)
+    """Return the features of `head_features` for the samples of a block: (k, H d) or (k, H d + 2 d)."""
+    return _attended(block, _attention(block, queries, scaler, pooling), scaler, extremes)
+
+
+def _attention(block: Block, queries: Array, scaler: Scaler, pooling: Pooling) -> Array:
+    return pooling.weights(scaler.scores(queries, block.tokens), block)
+
+
+def _attended(block: Block, attention: Array, scaler: Scaler, extremes: bool) -> Array:
     parts = []
     for weights in attention:
         sums = segment_sums(weights[:, None] * block.tokens, block, axis=0)
@@ -216,17 +222,6 @@ def block_features(
         location, scale = np.tile(scaler.location, 2), np.tile(scaler.scale, 2)
         parts.append((coordinate_extremes(block) - location) / scale)
     return np.asarray(np.concatenate(parts, axis=1), dtype=block.tokens.dtype)
-
-
-def attention_norms(
-    sequences: Sequences, queries: Array, scaler: Scaler, pooling: Pooling, weights: Array
-) -> Array:
-    """Return √(E ‖p‖²) of each query's attention p, (H,), over samples of these weights, (n,)."""
-    total = np.zeros(len(queries))
-    for block in sequences.blocks():
-        attention = pooling.weights(scaler.scores(queries, block.tokens), block)
-        total += segment_sums(attention**2, block) @ weights[block.samples]
-    return np.asarray(np.sqrt(total))
 
 
 def sharpness_of(heads: Heads, labelled: LabelledSequences, scaler: Scaler) -> float:

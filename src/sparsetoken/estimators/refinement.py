@@ -168,7 +168,7 @@ class Refinement:
         """Return each problem's best head without a query: for the softmax, mean pooling."""
         problems, settings = self.problems, self.settings
         silent = np.zeros((1, problems.sequences.dimension))
-        features = head_features(problems.sequences, silent, problems.scaler, settings.pooling)
+        features, _ = head_features(problems.sequences, silent, problems.scaler, settings.pooling)
         objective = LinearObjective(
             [features],
             np.array([len(problems)]),
@@ -295,7 +295,9 @@ def heads_of_kinds(first: Heads, search: Refinement, row: int) -> Heads:
     if count == 1:
         return first
     side = 1.0 if np.sum(first.queries * first.weights) >= 0 else -1.0
-    features = head_features(problems.sequences, first.queries, problems.scaler, settings.pooling)
+    features, _ = head_features(
+        problems.sequences, first.queries, problems.scaler, settings.pooling
+    )
     weights = np.where(problems.labels[row] == side, problems.weights[row], 0.0)
     centres = centres_of_groups(features, weights, count)
     scale = spreads(problems.sequences, problems.scaler, centres, problems.weights[row])[:, None]
