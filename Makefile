@@ -13,8 +13,9 @@ WORKERS ?= 2
 reproduce: $(VENV)/.installed
 	$(BIN)/sparsetoken reproduce --quick
 
+# COVERAGE=1 measures that as well, which takes half as long again.
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(if $(COVERAGE),--cov --cov-report=term:skip-covered --cov-fail-under=95)
 
 # The tests that `make test` leaves out.
 slow: $(VENV)/.installed-dev
