@@ -18,7 +18,7 @@ def iterate(task: Task, alpha: float, overlap: float) -> float:
     ratio = alpha * task.positive_rate * task.strength**2
     for _ in range(20_000):
         before = overlap
-        product = ratio * exact_overlap(task.length, task.strength * np.sqrt(overlap))[0]
+        product = ratio * exact_overlap(task.length, task.strength * np.sqrt(overlap))
         overlap = product / (1 + product)
         if abs(overlap - before) < 1e-10:
             break

@@ -56,24 +56,20 @@ _KEPT_BYTES = 2**20
 _MOST_UNEVEN = 250.0
 
 
-def exact_overlap(length: int, signal: float, spacing: float = _SPACING) -> tuple[float, float]:
-    """Return e(s) and ψ(s) for one informative token, by one-dimensional integrals.
+def exact_overlap(length: int, signal: float, spacing: float = _SPACING) -> float:
+    """Return e(s) for one informative token, by one-dimensional integrals.
 
     The posterior of the place is the softmax of s times the scores, and a softmax is the law of the
     largest of y_l = s x_l + (Gumbel noise). With F and f the distribution function and density of
-    s z + Gumbel: e = ∫ f(y - s²) F(y)^{L-1} dy, the chance that the true place wins, and
-    ψ = E max y - (Euler's constant) - log L - s²/2. The trapezoidal rule is exponentially accurate.
+    s z + Gumbel: e = ∫ f(y - s²) F(y)^{L-1} dy, the chance that the true place wins. The trapezoidal
+    rule is exponentially accurate.
     """
     low = -8.5 * signal - 5
     high = signal**2 + 8.5 * signal + 45 + np.log(length)
     grid = np.arange(low, high, spacing)
-    log_other, density_other = _noisy_gumbel(grid, signal, spacing)
-    log_true, density_true = _noisy_gumbel(grid - signal**2, signal, spacing)
-    true_wins = density_true * np.exp((length - 1) * log_other)
-    other_wins = (length - 1) * density_other * np.exp(log_true + (length - 2) * log_other)
-    overlap = spacing * float(true_wins.sum())
-    largest = spacing * float(grid @ (true_wins + other_wins))
-    return overlap, largest - float(np.euler_gamma) - float(np.log(length)) - 0.5 * signal**2
+    log_other, _ = _noisy_gumbel(grid, signal, spacing)
+    _, density_true = _noisy_gumbel(grid - signal**2, signal, spacing)
+    return spacing * float(density_true @ np.exp((length - 1) * log_other))
 
 
 def _noisy_gumbel(y: Array, signal: float, spacing: float) -> tuple[Array, Array]:
@@ -317,7 +313,7 @@ class PlacesLaw:
         signal = start + 0.5 * _PANEL * (unit + 1)
         if self.exact:
             values, coarse = (
-                np.array([[exact_overlap(self.length, s, spacing)[0]] for s in signal])
+                np.array([[exact_overlap(self.length, s, spacing)] for s in signal])
                 for spacing in (self._spacing, 1.5 * self._spacing)
             )
             # The error falls as exp(-π²/spacing): that of the coarse grid tells that of the fine.
