@@ -184,6 +184,19 @@ def test_amplification_is_the_growth_of_a_deviation() -> None:
     assert largest > 2
 
 
+def test_nearly_even_attention_has_draws_that_know_the_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = [Step(4.0, readout_step=0.5, bias_step=0.5, query_step=1.0)] * 2
+
+    def bar() -> float:
+        return descend(Task(10, 1, 4.0), steps)[-1].uncertainty["test_error"]
+
+    mild = bar()
+    monkeypatch.setattr(module._Draws, "at", lambda draws, sharpness: draws.sharp)  # noqa: ARG005
+    assert 2 * mild < bar()
+
+
 def test_the_bar_covers_few_points(monkeypatch: pytest.MonkeyPatch) -> None:
     task, steps = (
         Task(8, 2, 3.0, 0.3),
