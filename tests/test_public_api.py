@@ -133,6 +133,25 @@ def test_functions_have_workers_and_a_seed_where_scikit_learn_s_classes_have_oth
         assert not {"n_jobs", "random_state"} & {one.name for one in parameters}, name
 
 
+@pytest.mark.parametrize(
+    ("path", "point"),
+    [
+        ("curve", "predict"),
+        ("capacity_curve", "capacity"),
+        ("floor_curve", "floor"),
+        ("strength_curve", "required_strength"),
+    ],
+)
+def test_a_curve_has_the_defaults_of_its_points(path: str, point: str) -> None:
+    defaults = [
+        {one.name: one.default for one in FUNCTIONS[name] if one.kind is one.KEYWORD_ONLY}
+        for name in (path, point)
+    ]
+    shared = set(defaults[0]) & set(defaults[1])
+    assert "tolerance" in shared
+    assert {defaults[0][name] == defaults[1][name] for name in shared} == {True}
+
+
 def test_seeds_are_0_unless_another_is_named() -> None:
     seeds = [one for parameters in FUNCTIONS.values() for one in parameters if one.name == "seed"]
     assert len(seeds) > 8

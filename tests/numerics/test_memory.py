@@ -3,8 +3,10 @@
 import gc
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from sparsetoken import Query, Task
 from sparsetoken.numerics.memory import Results, kept_on_path, kept_results, path_memory
@@ -74,10 +76,15 @@ def test_a_path_that_fails_frees_its_results() -> None:
     assert kept_results(attention_law).size == 0
 
 
-def test_the_size_of_a_law_has_all_that_it_will_hold() -> None:
+@pytest.mark.parametrize("lost", [0, 2])
+@pytest.mark.parametrize("further", [False, True])
+def test_the_size_of_a_law_has_all_that_it_will_hold(lost: int, further: bool) -> None:
     law = attention_law(*LAW)
+    size = len(law.scale)
+    noise = np.ones(size) if further else None
+    law = replace(law, removed=np.ones((size, lost)), further=noise)
     parts = [law.coordinates, law.scale, law.label, law.weight, law.removed]
-    parts += [law.signed, law.per_scale]
+    parts += [law.signed, law.per_scale, *([] if noise is None else [noise])]
     parts += [array for part in law.scale_ranges for array in (part.points, part.unit)]
     assert law.nbytes == sum(part.nbytes for part in parts)
     assert isinstance(law, FeatureLaw)
