@@ -66,6 +66,16 @@ def test_a_start_does_not_change_the_verdict(n, separable):
     check_proof(features, labels, verdict)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e9, 1e-9])
+def test_a_start_that_separates_needs_no_step_in_any_unit(unit):
+    features, labels = draw(40, 60, 0)
+    features = unit * (features + 3.0)
+    found = separability(features, labels)
+    again = separability(features, labels, start=(found.weights, found.bias), max_steps=0)
+    assert found.solution.steps > 0 == again.solution.steps
+    assert again.separable is True
+
+
 def test_one_class_is_separable_by_the_bias():
     verdict = separability(np.random.default_rng(0).standard_normal((50, 2)), np.ones(50))
     assert verdict.separable

@@ -132,6 +132,16 @@ def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(
     assert abs(crude.test_error - good.test_error) < crude.uncertainty.test_error
 
 
+def test_tables_are_as_fine_as_the_wanted_accuracy_asks() -> None:
+    wanted = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+    left, nodes = zip(*map(limit._table_accuracy, wanted), strict=True)
+    assert all(
+        part <= 0.01 * accuracy or part == 2e-7 for part, accuracy in zip(left, wanted, strict=True)
+    )
+    assert list(left[:4]) == sorted(set(left), reverse=True)
+    assert list(nodes) == sorted(nodes)
+
+
 # What a solver that stops early leaves.
 
 

@@ -1,6 +1,7 @@
 """Ranking quantities against brute force, scikit-learn and known limits."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -259,6 +260,24 @@ def test_bars_include_what_merging_changes(monkeypatch):
     rough = Ranking(one, one)  # a single replicate has no spread of its own
     assert abs(rough.auc - exact) > 2e-6  # the bins are too wide to be exact
     assert abs(rough.auc - exact) < rough.uncertainty["auc"]
+
+
+def test_bars_include_what_the_error_of_each_parameter_changes_and_no_more() -> None:
+    law = two_normals(2.0, 0.3).law
+    moved = [replace(law, mean=law.mean + np.array([shift, 0.0])) for shift in (1e-3, -2e-3)]
+    bar = {
+        count: Ranking(law, law, (law, *moved[:count])).calibration([0.5])[0].uncertainty
+        for count in (0, 1, 2)
+    }
+    there = [Ranking(one, one).calibration([0.5])[0].probability for one in (law, *moved)]
+    changes = np.abs(np.subtract(there[1:], there[0]))
+    assert changes.min() > 1e-4
+    assert (
+        bar[0]["probability"] == Ranking(law, law).calibration([0.5])[0].uncertainty["probability"]
+    )
+    for count in (1, 2):
+        added = bar[count]["probability"] - bar[0]["probability"]
+        assert added == pytest.approx(changes[:count].sum(), rel=1e-9)
 
 
 def test_bars_include_what_too_few_nodes_change(monkeypatch):
