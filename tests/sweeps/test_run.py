@@ -18,6 +18,7 @@ from sparsetoken.sweeps import (
     StudyCounts,
     StudyError,
     SweepError,
+    run,
     run_cells,
 )
 from sparsetoken.sweeps.writer import StoredRow, StoreWriter
@@ -38,6 +39,30 @@ def undisturbed(path: Path, grid: list[dict[str, Any]], trials: int) -> list[tup
     with ThreadPoolExecutor(1) as executor:
         run_cells(grid, path, function=functions.noisy, trials=trials, executor=executor)
     return results(path)
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.2), (0.5, 10.0)])
+def test_progress_comes_a_pause_after_the_last_and_takes_a_twentieth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, took: float, pause: float
+) -> None:
+    now, reported = 1000.0, []
+
+    class Slow:
+        def counts(self) -> StudyCounts:
+            nonlocal now
+            now += took
+            return StudyCounts(2, 0, 20, 8, 2, 0, 0)
+
+    def report(_: Progress) -> None:
+        reported.append(now)
+
+    monkeypatch.setattr(run.time, "monotonic", lambda: now)
+    tracker = run._Tracker(Slow(), None, report, lambda: "")  # type: ignore[arg-type]
+    start = now - took
+    for later in (0.9, 1.1, 1.9):
+        now = start + later * pause
+        tracker.tick()
+    assert reported == [start + took, start + 1.1 * pause + took]
 
 
 def test_the_rate_of_a_run_and_the_time_that_is_left() -> None:
