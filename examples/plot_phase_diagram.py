@@ -37,7 +37,7 @@ def floor_ratios(strengths: np.ndarray) -> tuple[list[float], list[float]]:
     and the α of a given m is explicit; but no large overlap is reached before its transition.
     """
     needed = required_strength(base, error=target, classifier="bayes").strength
-    places = exact_overlap(base.length, needed)[0]
+    places = exact_overlap(base.length, needed)
     best, reachable = [], []
     for strength in strengths:
         overlap = (needed / strength) ** 2

@@ -23,6 +23,7 @@ FIGURES = {
     "plot_recalibration": 1,
     "plot_sensor_windows": 2,
 }
+OTHERS = sorted({path.stem for path in (ROOT / "examples").glob("plot_*.py")} - FIGURES.keys())
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +78,12 @@ def test_sensor_windows(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(plt.get_fignums()) == FIGURES["plot_sensor_windows"]
     assert names["comparison"].advice.startswith("Attention pays")
     assert "Attention pays" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_other_example_runs_and_draws(name: str) -> None:
+    run(name)
+    assert plt.get_fignums()
 
 
 def test_benchmark_of_digit_bags(tmp_path: Path) -> None:
