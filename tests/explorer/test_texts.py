@@ -165,6 +165,14 @@ def test_commands_give_what_the_page_shows(values: dict) -> None:
             assert near < 1e-3 or present, (command, row[quantity], shown)
 
 
+@pytest.mark.parametrize("over", ["ridge", "alpha1"])
+def test_the_command_of_a_map_whose_axis_changes_nothing_leaves_it_out(over: str) -> None:
+    command = as_command(State.from_values({"view": "turning", "over": over}))
+    assert "--over" not in command
+    result = CliRunner().invoke(main, shlex.split(command)[1:])
+    assert result.exit_code == 0, result.output
+
+
 def test_a_study_is_one_that_sweep_accepts() -> None:
     study = parse_study(as_study(State()))
     assert len(list(study.cells())) == 3 * 8

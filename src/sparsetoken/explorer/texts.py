@@ -197,15 +197,15 @@ def as_command(state: State) -> str:
     if state.view == "map":
         return _map_command(state)
     if state.view == "turning":  # its row at the present settings
-        row = lines_of(state)[0].source
-        source = replace(row, task=state.task, training=state.training)
-        return _command(source, _axis_options(state, source, FINAL.fine_side))
+        row = lines_of(state)[0]
+        source = replace(row.source, task=state.task, training=state.training)
+        return _line_command(replace(row, source=source), state, FINAL.fine_side)
     if state.view == "inside":  # the query that looks at the tokens
         return _command(replace(lines_of(state)[0].source, query=None), [])
-    return "\n".join(_line_command(line, state) for line in lines_of(state))
+    return "\n".join(_line_command(line, state, state.points) for line in lines_of(state))
 
 
-def _line_command(line: Line, state: State) -> str:
+def _line_command(line: Line, state: State, points: int) -> str:
     source = line.source
     if source.over == "at_length":
         # At test time one length is asked for at a time.
@@ -218,7 +218,7 @@ def _line_command(line: Line, state: State) -> str:
         options = (("alpha", total),) if source.kind == "floor" else source.options
         return _command(replace(source, training=shared, options=options), [])
     flat = len(line.x) > 1 and line.keys[0] == line.keys[1]
-    return _command(source, [] if flat else _axis_options(state, source, state.points))
+    return _command(source, [] if flat else _axis_options(state, source, points))
 
 
 # The commands of all kinds of lines; the others have the query of their settings.
