@@ -65,6 +65,8 @@ def test_pins_are_addresses_of_their_own() -> None:
         ("view=shift&classifiers=vectorised", "classifiers = 'vectorised'"),
         ("view=map&classifiers=attention,pooled,vectorised", "at most 2: this view draws"),
         ("quantity=beauty", "quantity"),
+        ("classifiers=floor&quantity=auc", "one more: the floor is an error"),
+        ("view=map&reuse=1&over=alpha0&second=alpha1", "second = 'alpha1'"),
         ("start=abc", "start"),
         ("x=" + "1" * 7000, "at most"),
     ],
@@ -79,6 +81,31 @@ def test_presets_are_valid_addresses(preset) -> None:
     state = State.from_address(preset.address)
     assert State.from_address(state.to_address()) == state
     assert preset.words
+
+
+def test_a_whole_link_is_an_address() -> None:
+    state = State.from_values({"view": "query", "length": 30})
+    for before in ("#", "?", "http://127.0.0.1:8719/#"):
+        assert State.from_address(before + state.to_address()) == state
+
+
+@pytest.mark.parametrize(
+    ("address", "said", "unsaid"),
+    [
+        ("view=learning", {"alpha0", "ridge"}, {"alpha1", "reuse", "sharpness"}),
+        ("view=learning&reuse=1", {"ridge", "reuse"}, {"alpha0", "alpha1"}),
+        ("view=query&over=strength&reuse=1", {"alpha0", "alpha1"}, {"strength", "ridge"}),
+        ("view=map", {"alpha0", "ridge"}, {"strength", "alpha1"}),
+        ("view=strength", {"error", "informative"}, {"strength", "length", "alpha0", "ridge"}),
+        ("view=inside&given_query=1", {"sharpness", "length"}, {"alpha1", "ridge"}),
+    ],
+)
+def test_a_caption_has_what_decides_the_values_and_no_axis(
+    address: str, said: set[str], unsaid: set[str]
+) -> None:
+    settings = set(State.from_address(address).settings())
+    assert said <= settings
+    assert not unsaid & settings
 
 
 def test_controls_come_from_the_fields() -> None:

@@ -21,7 +21,7 @@ __all__ = ["explore"]
 @click.command(short_help="Open a page with all of the theory behind sliders.")
 @click.option("--port", type=int, help="Port to listen on; any free one if the usual is taken.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-@click.option("--state", default="", help="What to show first: an address after its #.")
+@click.option("--state", default="", help="What to show first: a link that the page has copied.")
 @click.option(
     "--export",
     type=click.Path(path_type=Path),

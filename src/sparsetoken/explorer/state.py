@@ -270,6 +270,8 @@ class State:
             self._fill("classifiers", kind.at_first or kind.classifiers)
         for name in self.classifiers:
             validation.choice("classifiers", name, kind.classifiers)
+        if self.quantity != "test_error" and set(self.classifiers) == {"floor"}:
+            raise ParameterError("classifiers", self.classifiers, "one more: the floor is an error")
         if kind.most and len(self.classifiers) > kind.most:
             accepted = f"at most {kind.most}: this view draws their difference"
             raise ParameterError("classifiers", self.classifiers, accepted)
@@ -308,6 +310,9 @@ class State:
             validation.choice("second", self.second, known)
             if self.second == self.over:
                 raise ParameterError("second", self.second, "another field than over")
+            if self.training.reuse and {self.over, self.second} == {"alpha0", "alpha1"}:
+                accepted = "another field: with the same samples for both, over is this one too"
+                raise ParameterError("second", self.second, accepted)
         for name in ("start", "stop", "second_start", "second_stop"):
             if getattr(self, name) is not None:
                 self._fill(name, validation.real(name, getattr(self, name)))
@@ -324,10 +329,11 @@ class State:
 
     @classmethod
     def from_address(cls, text: str) -> "State":
-        """Read a state from the query of an address, and check it."""
+        """Read a state from the query of an address, or from the whole of a link, and check it."""
         if len(text) > LIMITS["address"]:
             raise ParameterError("address", f"{text[:20]}…", f"at most {LIMITS['address']} letters")
-        values = dict(parse_qsl(text.lstrip("#?"), keep_blank_values=True))
+        text = text.rpartition("#")[2].lstrip("?")
+        values = dict(parse_qsl(text, keep_blank_values=True))
         version = values.pop("v", str(VERSION))
         if version != str(VERSION):
             raise ParameterError("v", version, f"{VERSION}, the version that this page knows")
@@ -355,11 +361,18 @@ class State:
         return {**flat, "alpha": self.training.alpha}[name]
 
     def settings(self) -> dict[str, Any]:
-        """Return what the view depends on, for a caption."""
-        flat = {**self.task.to_dict(), **self.training.to_dict()}
+        """Return what decides the view's values and is on none of its axes, for a caption."""
+        kind = VIEWS[self.view]
+        axes = {self.over, self.second} if kind.second else {self.over}
+        tied = {"alpha0", "alpha1"} if self.training.reuse else set()
+        hidden = axes | (set(kind.idle) - tied) | (tied if axes & tied else set())
+        flat: dict[str, Any] = {"error": self.error} if self.view == "strength" else {}
+        flat |= {**self.task.to_dict(), **self.training.to_dict()}
         if self.given_query:
             flat |= self.query.to_dict()
-        return {name: value for name, value in flat.items() if name != self.over}
+        return {
+            name: value for name, value in flat.items() if name not in hidden and value is not False
+        }
 
 
 def _first(kind: type) -> dict[str, Any]:
