@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed
@@ -25,12 +26,13 @@ from websockets.sync.client import ClientConnection, connect
 
 from sparsetoken.explorer import server as server_module
 from sparsetoken.explorer.owndata import read_arrays
-from sparsetoken.explorer.running import _listen
-from sparsetoken.explorer.server import make_app
+from sparsetoken.explorer.running import _hosts, _listen
+from sparsetoken.explorer.server import _awaited, make_app
+from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.snapshot import write_snapshot
 from sparsetoken.explorer.state import State
 from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture
-from sparsetoken.explorer.workers import Crew, in_a_process
+from sparsetoken.explorer.workers import ENDED, Crew, in_a_process
 from sparsetoken.plotting import LOOKS
 from sparsetoken.validation import ParameterError
 
@@ -207,6 +209,15 @@ def bomb() -> bytes:
     return file.getvalue()
 
 
+def unmarked() -> bytes:
+    """Return a file whose arrays do not begin as numpy's do."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("X.npy", b"12")
+        archive.writestr("y.npy", b"34")
+    return file.getvalue()
+
+
 def test_own_data_are_compared(client: TestClient) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 30)
@@ -216,6 +227,78 @@ def test_own_data_are_compared(client: TestClient) -> None:
     assert found["kind"] == "own"
     assert "attention" in found["text"].lower()
     assert np.allclose(np.sum(found["weights"], axis=1), 1)
+
+
+def test_classes_that_a_fold_would_miss_are_named(client: TestClient) -> None:
+    X = np.random.default_rng(0).standard_normal((40, 3, 2))
+    for y in ((np.arange(40) < 2).astype(int), np.arange(40) % 11):
+        answered = client.post("/own", headers=ORIGIN, content=packed(X=X, y=y))
+        assert answered.status_code == 400
+        assert "at least 5 sequences of each class" in answered.json()["text"]
+
+
+def test_what_nobody_foresaw_is_told_and_the_page_lives(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> str:
+        raise StopIteration("no more")
+
+    monkeypatch.setattr(server_module.texts, "as_python", broken)
+    monkeypatch.setattr(server_module, "in_a_process", broken)
+    with client.websocket_connect(SOCKET, headers=ORIGIN) as socket:
+        for language in ("python", "command"):
+            message = {"kind": "text", "language": language, "state": {}}
+            socket.send_text(json.dumps(message))
+        assert "should not happen" in until(socket, "error")["text"]
+        assert until(socket, "text")["language"] == "command"
+    answered = client.post("/own", headers=ORIGIN, content=b"")
+    assert "should not happen" in answered.json()["text"]
+    assert [record.message for record in caplog.records].count("unexpected") == 2
+
+
+def test_a_comparison_ends_when_nobody_waits_for_it() -> None:
+    class Left:
+        async def is_disconnected(self) -> bool:
+            return True
+
+    before = set(multiprocessing.active_children())
+    begin = time.monotonic()
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(_awaited(Left(), in_a_process(time.sleep, 600, seconds=600)))  # type: ignore[arg-type]
+    assert time.monotonic() - begin < 100
+    for process in set(multiprocessing.active_children()) - before:
+        process.join(timeout=20)
+        assert not process.is_alive()
+
+
+def test_a_simulation_that_the_system_ends_says_so() -> None:
+    long = State.from_values({**LIGHT, "dimension": 1000, "trials": 200})
+    for end, told in (("kill", [ENDED]), ("stop", [])):
+        simulating = Simulating(long)
+        stream = simulating.messages()
+        assert next(stream)["kind"] == "progress"
+        simulating._process.kill() if end == "kill" else simulating.stop()
+        rest = [message["text"] for message in stream if message["kind"] != "progress"]
+        assert rest == told
+        simulating.stop()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"over": "informative", "informative": "poisson:2"}, "informative = 'poisson:2'"),
+        ({"view": "query", "quantity": "rate_constant"}, "quantity = 'rate_constant'"),
+        ({"classifiers": ["floor"]}, "one that is trained"),
+    ],
+)
+def test_dots_that_no_simulation_has_are_refused_at_once(values: dict, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Simulating(State.from_values(values))
+
+
+def test_hosts_are_named_as_a_browser_does() -> None:
+    assert _hosts(8719) == ["127.0.0.1:8719", "localhost:8719"]
+    assert {"127.0.0.1", "localhost"} <= set(_hosts(80))
 
 
 def test_a_process_of_its_own_ends_with_its_call_and_hands_on_errors() -> None:
@@ -250,6 +333,8 @@ def test_a_process_of_its_own_ends_with_its_call_and_hands_on_errors() -> None:
         (packed(X=np.full((20, 2, 2), np.nan), y=np.zeros(20)), "finite"),
         (packed(X=np.array([object()] * 20), y=np.zeros(20)), "npz"),
         (packed(X=np.zeros((20, 2, 2)), y=np.zeros(3)), "y"),
+        (packed(X=np.zeros((20, 2, 2)), y=np.array([b"a", b"b"] * 10)), "numbers or texts"),
+        (unmarked(), "X that is no array"),
         (bomb(), "at most 83886080 bytes"),
     ],
 )

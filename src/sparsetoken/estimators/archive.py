@@ -22,6 +22,10 @@ _UNREADABLE = (
 )
 
 
+# Kinds of arrays that labels may be: numbers, texts, dates.
+_LABELS = "biufUMm"
+
+
 def read_labelled(source: str | Path | IO[bytes]) -> tuple[Any, Any]:
     """Return X and y of an .npz file; with a `mask` (n, L), X as a masked array.
 
@@ -41,10 +45,15 @@ def read_labelled(source: str | Path | IO[bytes]) -> tuple[Any, Any]:
         unknown = "pickle" in str(error)
         reason = "neither an .npz nor an .npy file, or with objects" if unknown else str(error)
         raise ParameterError("file", reason, "an .npz file of plain arrays") from None
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray):  # numpy hands on what it does not know as it is
+            raise ParameterError("file", f"{name} that is no array", "an .npz file of plain arrays")
     X, y = found["X"], found["y"]
-    if X.ndim not in (2, 3) or X.dtype.kind not in "biuf" or y.shape != (len(X),):
-        shapes = f"X {X.shape} {X.dtype}, y {y.shape}"
-        raise ParameterError("file", shapes, "X (n, tokens, dimension) of numbers, y (n,)")
+    numbers = X.ndim in (2, 3) and X.dtype.kind in "biuf"
+    if not numbers or y.shape != (len(X),) or y.dtype.kind not in _LABELS:
+        shapes = f"X {X.shape} {X.dtype}, y {y.shape} {y.dtype}"
+        accepted = "X (n, tokens, dimension) of numbers, y (n,) of numbers or texts"
+        raise ParameterError("file", shapes, accepted)
     return (X, y) if "mask" not in found else (mask_tokens(X, found["mask"]), y)
 
 

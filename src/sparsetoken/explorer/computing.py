@@ -38,6 +38,7 @@ __all__ = [
     "Source",
     "Stale",
     "compute",
+    "finite",
     "share_out",
     "takes_query",
 ]
@@ -235,11 +236,12 @@ def _points(batch: Batch, records: Sequence[Record]) -> list[Point]:
         if flat.get("anti_aligned"):
             reason = f": {flat['cause']}. Cure: {flat['cure']}" if flat.get("cause") else ""
             note = f"The query points away from the signal{reason}."
-        found.append(Point(_finite(value), _finite(bar), note, batch.tolerance))
+        found.append(Point(finite(value), finite(bar), note, batch.tolerance))
     return found
 
 
-def _finite(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
+    """Return a number that JSON can hold, or None."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 
@@ -392,7 +394,7 @@ def _queries(batch: Batch, values: Iterator[float]) -> list[Point]:
 def _turns(batch: Batch, values: Iterator[float]) -> list[Point]:
     at = _varied(batch.source, values)
     cosines = [learnt_alignment(task, training).alignment for task, training, _ in at]
-    return [Point(_finite(cosine), 0.0) for cosine in cosines]
+    return [Point(finite(cosine), 0.0) for cosine in cosines]
 
 
 def _sequences(batch: Batch, values: Iterator[float]) -> list[Point]:
@@ -418,7 +420,7 @@ def _sequences(batch: Batch, values: Iterator[float]) -> list[Point]:
             "informative": [bool(value) for value in informative[shown]],
             "mass": float(weights[informative].sum()),
             "alignment": query.alignment,
-            "sharpness": _finite(query.sharpness),
+            "sharpness": finite(query.sharpness),
             "given": source.query is not None,
             "length": source.task.length,
         }

@@ -15,6 +15,8 @@ __all__ = ["MOST_BYTES", "compare_classifiers", "read_arrays"]
 MOST_BYTES = LIMITS["file"]
 _MOST_ENTRIES = 4_000_000
 _SHOWN = 12
+# Of each class there must be as many as the comparison has folds.
+_FOLDS = 5
 
 
 def read_arrays(content: bytes) -> tuple[Any, Any]:
@@ -41,12 +43,23 @@ def read_arrays(content: bytes) -> tuple[Any, Any]:
     return X.astype(float), y
 
 
+def _check_classes(y: Any) -> None:
+    """Raise an error if a fold would have none of some class."""
+    if y.dtype.kind == "f" and not np.all(y == np.floor(y)):
+        return  # no classes: the comparison says so
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) > 1 and counts.min() < _FOLDS:
+        rarest = f"{counts.min()} of class {classes[counts.argmin()]}"
+        raise ParameterError("y", rarest, f"at least {_FOLDS} sequences of each class")
+
+
 def compare_classifiers(content: bytes) -> dict[str, Any]:
     """Compare classifiers on an .npz file by cross-validation, and show where attention looks."""
     from sparsetoken.estimators import AttentionClassifier, compare
 
     X, y = read_arrays(content)
-    comparison = compare(X, y)
+    _check_classes(y)
+    comparison = compare(X, y, cv=_FOLDS)
     model = AttentionClassifier().fit(X, y)
     shown = np.linspace(0, len(X) - 1, min(_SHOWN, len(X))).round().astype(int)
     weights = np.asarray(model.attention(X[shown]))

@@ -11,6 +11,7 @@ __all__ = ["DEFAULT_PORT", "serve"]
 
 DEFAULT_PORT = 8719
 HOST = "127.0.0.1"
+_HTTP = 80
 
 
 def serve(port: int | None, open_browser: bool, address: str = "") -> None:
@@ -29,7 +30,7 @@ def serve(port: int | None, open_browser: bool, address: str = "") -> None:
 
     listening = _listen(port)
     port = listening.getsockname()[1]
-    hosts = frozenset({f"{HOST}:{port}", f"localhost:{port}"})
+    hosts = frozenset(_hosts(port))
     url = f"http://{HOST}:{port}/" + (f"#{address}" if address else "")
     print(f"The explorer is at {url}  (Ctrl-C ends it)", flush=True)
     if open_browser:
@@ -50,6 +51,12 @@ def serve(port: int | None, open_browser: bool, address: str = "") -> None:
             super().handle_exit(sig, frame)
 
     Server(config).run(sockets=[listening])
+
+
+def _hosts(port: int) -> list[str]:
+    """Return under which names a browser asks for the page; it leaves out the port of HTTP itself."""
+    names = [HOST, "localhost"]
+    return [f"{name}:{port}" for name in names] + (names if port == _HTTP else [])
 
 
 def _listen(port: int | None) -> socket.socket:

@@ -8,7 +8,7 @@ page from elsewhere is refused by its origin.
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
 from importlib.resources import files
@@ -17,7 +17,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,7 +30,7 @@ from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.state import State, controls
 from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture, Piece, Stage
-from sparsetoken.explorer.workers import Crew, in_a_process
+from sparsetoken.explorer.workers import Crew, in_a_process, unexpected
 from sparsetoken.validation import ParameterError
 
 __all__ = ["make_app", "plotly_script"]
@@ -45,6 +45,7 @@ _PAGE = {
 # A message holds a state, some 1000 letters. Pages are for one person: more of them are a mistake.
 _MOST_MESSAGE = 8000
 _MOST_CLIENTS = 16
+_CROWDED = 4429
 # How long a view, and a comparison on one's own data, may take: nobody waits longer at a page.
 _SECONDS = 60.0
 _OWN_SECONDS = 300.0
@@ -52,6 +53,8 @@ _OWN_SECONDS = 300.0
 # grows is sent so often, in seconds.
 _PATIENCE = 0.2
 _BETWEEN = 0.1
+# How often it is looked whether the one who waits for a comparison is still there, in seconds.
+_LOOK = 0.2
 # Usual settings are computed before anyone asks, while nobody has asked for so many seconds; what
 # takes longest comes first.
 _IDLE = 1.0
@@ -108,6 +111,10 @@ class _OnlyThisMachine:
             await refusal(scope, receive, send)
 
 
+class _Gone(Exception):
+    """The tab is closed, or does not keep to the protocol."""
+
+
 class _Client:
     """One tab: its present computation, its simulation, and the socket to answer on."""
 
@@ -123,8 +130,12 @@ class _Client:
         self._sending = asyncio.Lock()
 
     async def send(self, message: dict[str, Any]) -> None:
+        text = json.dumps(message, allow_nan=False)
         async with self._sending:
-            await self._socket.send_text(json.dumps(message, allow_nan=False))
+            try:
+                await self._socket.send_text(text)
+            except (WebSocketDisconnect, RuntimeError):
+                raise _Gone from None
 
     @property
     def busy(self) -> bool:
@@ -176,10 +187,10 @@ class _Client:
                 await self.send(answer(FINAL, {"kind": "done", "text": text}))
         except (ParameterError, ArithmeticError, MemoryError) as error:
             await self.send({"kind": "error", "number": number, "text": str(error)})
-        except Exception as error:
-            text = f"This should not happen, please report it: {error!r}"
-            await self.send({"kind": "error", "number": number, "text": text})
+        except _Gone:
             raise
+        except Exception as error:  # noqa: BLE001 the page goes on
+            await self.send({"kind": "error", "number": number, "text": unexpected(error)})
         finally:
             seen.set()
             if not self._newer.is_set():
@@ -230,10 +241,11 @@ class _Client:
 
     async def _count(self, simulating: Simulating) -> None:
         stream = simulating.messages()
-        while (message := await run_in_threadpool(next, stream, None)) is not None:
-            await self.send(message)
-        ended = simulating is not self._simulating
-        await self.send({"kind": "simulated", "cancelled": ended})
+        with suppress(_Gone):
+            while (message := await run_in_threadpool(next, stream, None)) is not None:
+                await self.send(message)
+            ended = simulating is not self._simulating
+            await self.send({"kind": "simulated", "cancelled": ended})
 
     async def cancel(self) -> None:
         """End the simulation, if one is under way."""
@@ -369,7 +381,8 @@ async def _about(_: Request) -> Response:
         "presets": [vars(item) for item in PRESETS],
         "tour": [vars(item) for item in TOUR],
     }
-    body = {"package": __version__, **controls(), "looks": line_looks(), **presets}
+    words = {"package": __version__, "crowded": _CROWDED}
+    body = {**words, **controls(), "looks": line_looks(), **presets}
     return JSONResponse(body, headers=_HEADERS)
 
 
@@ -378,40 +391,75 @@ async def _own_data(request: Request, busy: asyncio.Lock) -> Response:
     try:
         content = await _limited(request)
         async with busy:
-            # Where it takes too long, or the server ends, its process is ended.
+            # Where it takes too long, or nobody waits for it, its process is ended.
             asked = (owndata.compare_classifiers, content)
-            found = await in_a_process(*asked, seconds=_OWN_SECONDS)
+            found = await _awaited(request, in_a_process(*asked, seconds=_OWN_SECONDS))
     except TimeoutError:
         text = f"Stopped after {_OWN_SECONDS:.0f} s: use fewer samples, or compare() in Python."
         return _refusal(text, 400)
     except (ValueError, MemoryError) as error:
         return _refusal(str(error), 400)
+    except ClientDisconnect:
+        return _refusal("Nobody waits for this.", 400)
     except asyncio.CancelledError:
         return _refusal("The server has ended.", 503)
+    except Exception as error:  # noqa: BLE001 the page shows it
+        return _refusal(unexpected(error), 500)
     return JSONResponse(found, headers=_HEADERS)
+
+
+async def _awaited(request: Request, answer: Coroutine[Any, Any, Any]) -> Any:
+    """Return an answer, which is cancelled where the request's client leaves."""
+    task = asyncio.create_task(answer)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=_LOOK)
+            if not task.done() and await request.is_disconnected():
+                raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def _serve(websocket: WebSocket, clients: set[_Client], crew: Crew, known: Known) -> None:
     """Answer a tab until it is gone."""
     await websocket.accept()
     if len(clients) >= _MOST_CLIENTS:
-        await websocket.close(4429, "too many tabs are open")
+        await websocket.close(_CROWDED, "too many tabs are open")
         return
     client = _Client(websocket, crew, known)
     clients.add(client)
     warming = asyncio.create_task(crew.start())
     try:
         while True:
-            try:
-                await _handle(client, _read(await websocket.receive_text()))
-            except ParameterError as error:
-                await client.send({"kind": "error", "text": str(error)})
-    except (WebSocketDisconnect, KeyError, RuntimeError):
-        pass  # the tab is gone, or sent what is no text
+            await _react(client, await _receive(websocket))
+    except _Gone:
+        pass
     finally:
         clients.discard(client)
         await client.close()
         await warming
+
+
+async def _receive(websocket: WebSocket) -> str:
+    """Return the next message of a tab, which is a text."""
+    try:
+        return await websocket.receive_text()
+    except (WebSocketDisconnect, KeyError, RuntimeError):
+        raise _Gone from None
+
+
+async def _react(client: _Client, text: str) -> None:
+    """Do what a message asks for, or say why not."""
+    try:
+        await _handle(client, _read(text))
+    except ParameterError as error:
+        await client.send({"kind": "error", "text": str(error)})
+    except _Gone:
+        raise
+    except Exception as error:  # noqa: BLE001 the page goes on
+        await client.send({"kind": "error", "text": unexpected(error)})
 
 
 async def _limited(request: Request) -> bytes:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
+from sparsetoken.explorer.computing import ALL_SAMPLES, finite, share_out
 from sparsetoken.explorer.state import SIMULATED, State
 from sparsetoken.explorer.views import given_query
-from sparsetoken.explorer.workers import listen, start_process
+from sparsetoken.explorer.workers import ENDED, listen, start_process, unexpected
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulating", "dot_settings"]
@@ -18,8 +18,16 @@ def dot_settings(state: State) -> dict[str, Any]:
     if state.view not in SIMULATED:
         accepted = "learning curves or the query: other views have no simulated dots"
         raise ParameterError("view", state.view, accepted)
+    x = state.present(state.over)
+    if isinstance(x, str):
+        raise ParameterError(state.over, x, "a number, where it is the x axis of simulated dots")
+    if state.quantity == "rate_constant":
+        accepted = "a quantity that one training has: C is of the limit of many samples"
+        raise ParameterError("quantity", state.quantity, accepted)
     classifiers = [name for name in state.classifiers if name != "floor"]
-    return {"x": state.present(state.over), "classifiers": classifiers}
+    if not classifiers:
+        raise ParameterError("classifiers", state.classifiers, "one that is trained")
+    return {"x": x, "classifiers": classifiers}
 
 
 class Simulating:
@@ -28,17 +36,20 @@ class Simulating:
     def __init__(self, state: State) -> None:
         dot_settings(state)
         self._connection, self._process = start_process(_work, state)
+        self._stopped = False
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield progress, then a dot for each classifier, until the worker is done or ended."""
         try:
-            while True:
-                yield self._connection.recv()
+            while (message := self._connection.recv()) is not None:
+                yield message
         except (EOFError, OSError):
-            return
+            if not self._stopped:
+                yield {"kind": "error", "text": ENDED}
 
     def stop(self) -> None:
         """End the worker at once."""
+        self._stopped = True
         if self._process.is_alive():
             self._process.kill()
         self._process.join(timeout=5)
@@ -76,13 +87,14 @@ def _work(send: Connection, state: State) -> None:
                     "kind": "dot",
                     "name": classifier,
                     "x": settings["x"],
-                    "y": found.mean(state.quantity),
-                    "bar": found.standard_error(state.quantity),
+                    "y": finite(found.mean(state.quantity)),
+                    "bar": finite(found.standard_error(state.quantity)),
                     "dimension": state.dimension,
                     "trials": state.trials,
                 }
             )
-    except (ValueError, MemoryError) as error:
+    except (ValueError, ArithmeticError, MemoryError) as error:
         send.send({"kind": "error", "text": str(error)})
-    finally:
-        send.close()
+    except Exception as error:  # noqa: BLE001 the page shows it
+        send.send({"kind": "error", "text": unexpected(error)})
+    send.send(None)

@@ -6,6 +6,7 @@ process that has everything loaded, so that this takes a few hundredths of a sec
 """
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import queue
@@ -20,7 +21,10 @@ from sparsetoken.explorer.computing import Batch, Point, Stale, compute
 from sparsetoken.extensions import import_extensions, imported_extensions
 from sparsetoken.numerics.memory import path_memory
 
-__all__ = ["Crew", "in_a_process", "listen", "start_process"]
+__all__ = ["ENDED", "Crew", "in_a_process", "listen", "start_process", "unexpected"]
+
+# What to tell where a process is gone without an answer.
+ENDED = "the computation was ended by the system: ask for less"
 
 # How long a worker may go on after it was told to stop, in seconds.
 _GRACE = 0.3
@@ -36,6 +40,12 @@ def _process_context() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sparsetoken.cli", "sparsetoken.explorer.computing"])
     return context
+
+
+def unexpected(error: Exception) -> str:
+    """Return what to tell of an error that nobody made; the terminal has where it comes from."""
+    logging.getLogger(__name__).error("unexpected", exc_info=error)
+    return f"This should not happen, please report it: {error!r}"
 
 
 def start_process(target: Callable[..., None], *arguments: Any) -> tuple[Connection, Any]:
@@ -69,7 +79,7 @@ async def in_a_process(function: Callable[..., Any], *arguments: Any, seconds: f
                 await asyncio.sleep(_LOOK)
         answer = connection.recv()
     except EOFError:
-        raise MemoryError("the computation was ended by the system: ask for less") from None
+        raise MemoryError(ENDED) from None
     finally:
         process.kill()
         connection.close()
@@ -131,7 +141,7 @@ class Crew:
             raise
         if isinstance(result, EOFError):
             await self._replace(worker)
-            result = MemoryError("the computation was ended by the system: ask for less")
+            result = MemoryError(ENDED)
         else:
             self._idle.put_nowait(worker)
         if isinstance(result, BaseException):
