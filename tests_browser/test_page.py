@@ -3,16 +3,19 @@
 import csv
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 from browsing import Server, Tab
 from playwright.sync_api import Browser
+from websockets.sync.client import connect
 
 from sparsetoken import align, floor_curve, predict, required_strength
 from sparsetoken.explorer.computing import ALL_SAMPLES, share_out
 from sparsetoken.explorer.presets import PRESETS, TOUR
+from sparsetoken.explorer.server import _MOST_CLIENTS
 from sparsetoken.explorer.snapshot import write_snapshot
 from sparsetoken.explorer.state import VIEWS, State
 
@@ -195,6 +198,8 @@ def test_a_snapshot_opens_without_a_server(browser: Browser, tmp_path: Path) -> 
         tab = Tab(alone.new_page(), "")
         tab.page.goto(path.as_uri())
         tab.wait("(document.getElementById('plot').data ?? []).length > 0")
+        said = {"learning": "bands of numerical", "inside": "attention is on", "turning": "33 × 33"}
+        assert said[view] in tab.page.inner_text("#said")
         assert not tab.complaints
         alone.close()
 
@@ -297,6 +302,37 @@ def test_what_an_address_has_of_another_page_is_told_and_left_out(
     tab.act(lambda: tab.page.locator("#field-strength-slider").press("PageUp"))
     assert tab.page.is_hidden("#words")
     assert not tab.complaints
+
+
+def test_what_was_drawn_goes_with_an_address_that_is_refused(tab: Tab) -> None:
+    tab.open("v=1&view=query&points=4")
+    assert tab.lines()
+    refused = "location.hash = 'v=1&view=learning&strength=banana'"
+    tab.act(lambda: tab.page.evaluate(refused), "error")
+    assert "strength = 'banana'" in tab.page.inner_text("#status")
+    assert not tab.lines()
+
+
+def test_a_very_long_address_is_told(tab: Tab) -> None:
+    tab.open("v=1&view=query&strength=" + "1" * 70_000)
+    assert tab.settle("final")
+    assert "6000 letters" in tab.page.inner_text("#words")
+    assert tab.page.input_value("#field-strength") == "5"
+    assert not tab.complaints
+
+
+def test_one_tab_too_many_is_told(browser: Browser) -> None:
+    crowded = Server()
+    own = f"127.0.0.1:{crowded.port}"
+    tab = Tab(browser.new_page(), crowded.url)
+    with ExitStack() as others:
+        for _ in range(_MOST_CLIENTS):
+            others.enter_context(connect(f"ws://{own}/socket", origin=f"http://{own}"))
+        tab.page.goto(f"{crowded.url}#{LIGHT}")
+        tab.wait("document.getElementById('status').textContent.includes('Too many tabs')")
+    tab.settle("final")
+    tab.page.close()
+    crowded.stop()
 
 
 def test_two_tabs_do_not_disturb_each_other(tab: Tab, browser: Browser, server: Server) -> None:

@@ -62,6 +62,16 @@ def test_learning_curves_and_numbers_are_those_of_predict() -> None:
     assert numbers["rows"][0]["value"] == pytest.approx(here.test_error, abs=1e-8)
 
 
+def test_small_numbers_are_told_with_the_digits_that_their_error_leaves() -> None:
+    values = {"given_query": 1, "alignment": 1, "sharpness": 5, "strength": 12, "ridge": 0.01}
+    state = State.from_values({**values, "classifiers": ["attention"], "points": 2})
+    (numbers,) = [piece for piece in answer(state, FINAL) if piece["kind"] == "numbers"]
+    (row,) = numbers["rows"]
+    shown = float(row["text"].split(" ±")[0])
+    assert 0 < shown < 1e-6
+    assert shown == pytest.approx(row["value"], abs=max(row["bar"], 1e-5 * row["value"]))
+
+
 def test_the_query_and_why_it_turns() -> None:
     state = State.from_values({"view": "query", "positive_rate": 0.02, "strength": 2, "points": 3})
     found = {piece["kind"]: piece for piece in answer(state)}

@@ -41,7 +41,7 @@ PRESETS = (
         "Little alignment makes attention worse than pooling; where do the lines cross?",
     ),
     Preset(
-        "Required strength against length (README)",
+        "Required strength against length",
         "view=strength",
         "Attention needs a strength that grows like √log L, linear classifiers like √L.",
     ),

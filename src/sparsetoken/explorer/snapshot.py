@@ -38,6 +38,9 @@ function draw() {
     : linesFigure({ lines, dots: [], here, ...labels }, dark);
   put(document.getElementById("plot"), made);
 }
+document.getElementById("said").textContent = find("tokens") ? tokensWords(find("tokens"))
+  : find("map") ? `Theory in the limit of high dimension. ${mapWords(find("map"), labels.diverging)}`
+  : "Lines: theory in the limit of high dimension, with bands of numerical error.";
 scheme.addEventListener("change", draw);
 draw();
 """
@@ -68,8 +71,8 @@ main {{ grid-template-columns: minmax(0, 1fr); }}</style>
 <body><main><section class="stage">
 <h2>{html.escape(VIEWS[state.view].question)}</h2>
 <div id="plot" role="figure" aria-label="{html.escape(VIEWS[state.view].title)}"></div>
-<p>{_subscripted(html.escape(describe(state.settings())))}. Lines: theory in the limit of high dimension, with
-bands of numerical error. Made by sparsetoken {html.escape(__version__)}.</p>
+<p>{_subscripted(html.escape(describe(state.settings())))}. <span id="said"></span>
+Made by sparsetoken {html.escape(__version__)}.</p>
 <pre>{html.escape(as_python(state))}</pre>
 </section></main>
 <script type="application/json" id="pieces">{_inline(answer)}</script>

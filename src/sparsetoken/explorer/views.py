@@ -27,6 +27,7 @@ from sparsetoken.explorer.computing import (
 )
 from sparsetoken.explorer.state import LIMITS, State, axis_range
 from sparsetoken.numerics.memory import Results
+from sparsetoken.records import with_error
 from sparsetoken.task import Query, Task, Training, spaced, vary
 from sparsetoken.theory.prediction import LEARNING
 
@@ -401,7 +402,8 @@ class Picture:
         for line in self._here:
             (point,) = self._points(line)
             if point is not None:
-                shown = {"value": point.y, "bar": point.bar}
+                text = with_error(point.y, point.bar)
+                shown = {"value": point.y, "bar": point.bar, "text": text}
                 note = "" if line.source.kind == "align" else point.note
                 rows.append({"name": line.name, "quantity": line.source.quantity, **shown})
                 rows[-1] |= {"note": note, "x": line.x[0]}

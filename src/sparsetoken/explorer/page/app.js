@@ -1,7 +1,7 @@
 // The page: a state in the address, a socket to the server, and what it answers on the plot.
 
 import { choice, makeControl, write } from "./controls.js";
-import { captioned, drawAs, linesFigure, lookOf, mapFigure, orderOf, put, tokensFigure, weightsFigure } from "./plots.js";
+import { captioned, drawAs, linesFigure, lookOf, mapFigure, mapWords, orderOf, put, tokensFigure, tokensWords, weightsFigure } from "./plots.js";
 
 const $ = (id) => document.getElementById(id);
 const about = await (await fetch("about.json")).json();
@@ -25,6 +25,7 @@ const separator = (name) => (name === "pins" ? "|" : ",");
 // What an address says, and parts of it that this page does not know. In another version names may
 // mean something else: of that only the view is taken.
 function readAddress() {
+  if (location.hash.length > about.limits.address) return [{ view: "learning" }, [`more than ${about.limits.address} letters`]];
   const parts = [...new URLSearchParams(location.hash.slice(1))];
   const known = Object.assign(Object.create(null), { v: (text) => text === String(about.version), view: (text) => Object.hasOwn(about.views, text) });
   const isKnown = ([name, text]) => known[name]?.(text) ?? Object.hasOwn(usual, name);
@@ -119,8 +120,8 @@ function connect() {
   socket = new WebSocket(`ws://${location.host}/socket`);
   socket.addEventListener("open", () => { tell(""); ask(); });
   socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
-  socket.addEventListener("close", () => {
-    tell("The server is not there. Start it again: sparsetoken explore", true);
+  socket.addEventListener("close", ({ code }) => {
+    tell(code === about.crowded ? "Too many tabs show this page: close another one." : "The server is not there. Start it again: sparsetoken explore", true);
     setTimeout(connect, 1500);
   });
 }
@@ -149,7 +150,7 @@ function receive(message) {
     note: () => { note(message.text); },
     refining: () => { if (newest) tell(message.accuracy === "final" ? `Refining, ${message.done} of ${message.total} parts …` : "Computing …"); },
     done: () => { if (newest) done(message); },
-    error: () => { if (newest || message.number === undefined) { clearTimeout(waiting); tell(message.text, true); simulating(false); document.body.dataset.answered = `${request}:error`; } },
+    error: () => { if (newest || message.number === undefined) refused(message.text); },
     progress: () => { $("progress").value = message.done; $("progress").max = message.total; },
     dot: () => { picture.dots.push(message); drawn(); },
     simulated: () => { simulating(false); if (message.cancelled) tell("The simulation was cancelled."); },
@@ -158,30 +159,20 @@ function receive(message) {
   handlers[message.kind]?.();
 }
 
-const CAPTIONS = {
-  map: () => {
-    const names = current("classifiers");
-    const parts = names.length > 1 ? [`Orange: ${lookOf(names[0]).label} is better.`] : [];
-    if (names.includes("attention")) parts.push("Below the dotted line the training data of attention can be separated without error.");
-    return parts.join(" ");
-  },
-  turning: () => "Blue: the query points away from the signal. Line: the boundary.",
-};
-
-// How fine a map is, and how accurate.
-const sized = ({ side, tolerance }) => ` ${side[0]} × ${side[1]} settings${tolerance ? `, each to ±${tolerance}` : ""}.`;
+function refused(text) {
+  clearTimeout(waiting);
+  tell(text, true);
+  simulating(false);
+  // What was drawn for another address would seem to belong to this one.
+  if (!picture.lines.length && !map && !tokens) Plotly.purge($("plot"));
+  document.body.dataset.answered = `${request}:error`;
+}
 
 function done(message) {
   const final = message.accuracy === "final";
-  const said = values.view === "inside" ? describeTokens() : final ? (map && CAPTIONS[values.view]() + sized(map)) ?? "Default accuracy. Bands are numerical error bars." : "Screen accuracy, refining …";
+  const said = values.view === "inside" ? tokensWords(tokens) : final ? (map && mapWords(map, values.view === "turning")) ?? "Default accuracy. Bands are numerical error bars." : "Screen accuracy, refining …";
   tell(message.text ?? said);
   document.body.dataset.answered = `${message.number}:${message.accuracy}`;
-}
-
-function describeTokens() {
-  const { given, alignment, sharpness, mass, length, places } = tokens;
-  const part = length > places.length ? ` Of ${length} tokens, the informative ones and those with the largest weights are shown.` : "";
-  return `${given ? "Given" : "Learnt"} query: cosine ${alignment.toFixed(3)}, sharpness ${sharpness === null ? "∞" : sharpness.toFixed(2)}. ${(100 * mass).toFixed(1)} % of the attention is on the signal.${part}`;
 }
 
 function putLine(line) {
@@ -230,11 +221,15 @@ function drawn() {
   });
 }
 
+const SAMPLES = ["alpha0", "alpha1"];
+
 // The settings in one line, for people and for saved figures.
 function caption() {
   const parts = ["task", "training", ...(current("given_query") ? ["query"] : [])];
   const kind = about.views[values.view];
-  const hidden = new Set([current("over"), ...(kind.second ? [current("second")] : []), ...idle()]);
+  const axes = [current("over"), ...(kind.second ? [current("second")] : [])];
+  const shared = current("reuse") && !current("given_query") && axes.some((name) => SAMPLES.includes(name));
+  const hidden = new Set([...axes, ...(shared ? SAMPLES : []), ...idle()]);
   const wanted = values.view === "strength" ? [`error = ${current("error")}`] : [];
   return wanted.concat(parts.flatMap((part) => about.groups[part]).filter((field) => !hidden.has(field.name) && !(field.kind === "switch" && !current(field.name))).map((field) => `${symbolOf(field)} = ${current(field.name)}`)).join(", ");
 }
@@ -247,19 +242,14 @@ const idle = () => [
 
 const symbolOf = (field) => field.title.match(/\(([^ )]*)/)?.[1] ?? field.title;
 
-function withError(value, bar) {
-  if (value === null) return "–";
-  if (bar === null || bar === 0) return String(Number(value.toPrecision(5)));
-  // As many digits as the error bar leaves.
-  const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(bar))));
-  return `${value.toFixed(digits)}\u00a0±\u00a0${String(Number(bar.toPrecision(1))).replace("-", "\u2011")}`;
-}
+// A number with its error stays in one line.
+const unbroken = (text) => text.replaceAll(" ", "\u00a0").replaceAll("-", "\u2011");
 
 function numbers(rows, accuracy) {
   const table = $("numbers");
   table.replaceChildren();
   picture.here = rows[0]?.x ?? null;
-  write(table.createCaption(), `${quantityName(current("quantity"))} at ${symbolOf({ title: title(current("over")) })} = ${withError(picture.here, null)}`);
+  write(table.createCaption(), `${quantityName(current("quantity"))} at ${symbolOf({ title: title(current("over")) })} = ${Number(picture.here.toPrecision(5))}`);
   const spoken = [];
   for (const row of rows) {
     const line = table.insertRow();
@@ -269,8 +259,8 @@ function numbers(rows, accuracy) {
     line.append(head);
     const cell = line.insertCell();
     Object.assign(cell.dataset, { name: row.name, value: row.value, accuracy });
-    cell.textContent = `${withError(row.value, row.bar)} ${row.note}`;
-    spoken.push(`${lookOf(row.name).label} ${withError(row.value, row.bar)}`);
+    cell.textContent = `${unbroken(row.text)} ${row.note}`;
+    spoken.push(`${lookOf(row.name).label} ${row.text}`);
   }
   const kind = about.views[values.view];
   $("plot").setAttribute("aria-label", `${kind.title}: ${quantityName(current("quantity"))} against ${title(current("over"))}. At the present settings: ${spoken.join("; ")}`);

@@ -124,7 +124,7 @@ export function linesFigure(model, dark) {
       x: [dot.x], y: [dot.y], mode: "markers", name: `${label}, d = ${dot.dimension}`, showlegend: false,
       marker: { color: dark ? "#16181c" : "white", size: 9, symbol, line: { color: colour, width: 2 } },
       error_y: { type: "data", array: [dot.bar ?? 0], color: colour },
-      hovertemplate: `%{x:.4g}: %{y:.5g} ± ${(dot.bar ?? 0).toPrecision(1)}, ${dot.trials} trials<extra>%{fullData.name}</extra>`,
+      hovertemplate: `%{x:.4g}: %{y:.5g}${dot.bar === null ? "" : ` ± ${dot.bar.toPrecision(1)}`}, ${dot.trials} trial${dot.trials === 1 ? "" : "s"}<extra>%{fullData.name}</extra>`,
     });
   }
   const all = (part) => model.lines.flatMap((line) => line[part]);
@@ -172,6 +172,20 @@ export function mapFigure(model, dark) {
   const ratios = values.capacity_ratio;
   if (ratios && known(ratios)) data.push(edge(common, ratios, 1, "capacity of attention", "dot", dark));
   return { data, layout: layout(dark, { title: { text: xTitle }, ...(log[0] ? logAxis(x) : {}) }, { title: { text: yTitle }, ...(log[1] ? logAxis(y) : {}) }) };
+}
+
+// What a map shows, how fine it is, and how accurate.
+export function mapWords({ values, side, tolerance }, diverging) {
+  const names = Object.keys(values).filter((name) => name !== "capacity_ratio" && known(values[name]));
+  const parts = diverging ? ["Blue: the query points away from the signal. Line: the boundary."] : [];
+  if (names.length > 1) parts.push(`Orange: ${lookOf(names[0]).label} is better.`);
+  if (!diverging && names.includes("attention")) parts.push("Below the dotted line the training data of attention can be separated without error.");
+  return `${parts.join(" ")} ${side[0]} × ${side[1]} settings${tolerance ? `, each to ±${tolerance}` : ""}.`.trim();
+}
+
+export function tokensWords({ given, alignment, sharpness, mass, length, places }) {
+  const part = length > places.length ? ` Of ${length} tokens, the informative ones and those with the largest weights are shown.` : "";
+  return `${given ? "Given" : "Learnt"} query: cosine ${alignment.toFixed(3)}, sharpness ${sharpness === null ? "∞" : sharpness.toFixed(2)}. ${(100 * mass).toFixed(1)} % of the attention is on the signal.${part}`;
 }
 
 export function tokensFigure(piece, dark) {
