@@ -76,6 +76,10 @@ PLAN = (
 # The same samples for the query and the readout: all losses, and without ridge.
 NO_SPLIT = (("no split", "attention", 20), ("no split, no ridge", "attention", 4))
 PLANS = {"all": PLAN, "no-split": NO_SPLIT}
+TITLES = {
+    "all": "Simulation against theory",
+    "no-split": "Simulation against theory, without a split of the data",
+}
 RATIO_UNIT = 250
 
 
@@ -355,7 +359,9 @@ def measured_capacity(
     return 0.5 * (low + high)
 
 
-def write(output: Path, settings: list[Setting], found: list[Comparison]) -> None:
+def write(
+    output: Path, settings: list[Setting], found: list[Comparison], title: str = TITLES["all"]
+) -> None:
     output.mkdir(parents=True, exist_ok=True)
     dimensions = sorted({d for comparison in found for d in comparison.values})
     with (output / "settings.csv").open("w", newline="") as file:
@@ -383,7 +389,8 @@ def write(output: Path, settings: list[Setting], found: list[Comparison]) -> Non
                 [*start, *chain(*columns), f"{bias:.3g}", f"{error:.2g}", f"{limit:.2f}"]
             )
     page = output.with_name(f"{output.name}.md")
-    page.write_text(summary(settings, found, dimensions, output.name), encoding="utf-8")
+    text = summary(settings, found, dimensions, output.name)
+    page.write_text(f"# {title}\n\n{text}", encoding="utf-8")
     plot(output / "zscores", found, dimensions)
 
 
@@ -412,8 +419,6 @@ def summary(
     settings: list[Setting], found: list[Comparison], dimensions: list[int], folder: str
 ) -> str:
     lines = [
-        "# Simulation against theory",
-        "",
         f"{len(settings)} random settings, {len(found)} comparisons, made by",
         f"`benchmarks/agreement.py`; all numbers are in {folder}/zscores.csv, the settings in",
         f"{folder}/settings.csv.",
@@ -496,7 +501,7 @@ def main() -> None:
             progress.update(bar, description=f"{index}: {setting.group}")
             found += compare(setting, index, trials, options.seed)
             progress.advance(bar)
-    write(options.output, settings, found)
+    write(options.output, settings, found, TITLES[options.plan])
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r".*\.py",
     "abort_on_example_error": True,
     "show_signature": False,
+    "write_computation_times": False,
 }
 
 
