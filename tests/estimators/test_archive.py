@@ -41,6 +41,7 @@ def test_a_mask_hides_tokens(tmp_path: Path) -> None:
         ({"X": X[0, 0], "y": Y[:2]}, "of numbers"),
         ({"X": X.astype(str), "y": Y}, "of numbers"),
         ({"X": X.astype(object), "y": Y}, "plain arrays"),
+        ({"X": X, "y": Y.astype("S")}, "of numbers or texts"),
     ],
 )
 def test_other_files_are_refused(

@@ -22,8 +22,8 @@ _UNREADABLE = (
 )
 
 
-# Kinds of arrays that labels may be: numbers, texts, dates.
-_LABELS = "biufUMm"
+# Kinds of arrays that labels may be: numbers, texts, dates. Whether they are classes is told later.
+_LABELS = "biufcUMm"
 
 
 def read_labelled(source: str | Path | IO[bytes]) -> tuple[Any, Any]:
