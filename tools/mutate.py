@@ -41,7 +41,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "sparsetoken"
 ROOMS = ("theory", "simulation", "learning", "estimators", "sweeps")
-TESTED = (*ROOMS, "planning", "numerics")
+TESTED = (*ROOMS, "planning", "numerics", ".")  # the last: tests of the package as a whole
 COLUMNS = ("module", "line", "column", "change", "first", "state", "by", "reason")
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -297,7 +297,8 @@ class Notes:
         source = sorted(SOURCE.rglob("*.py"))
         for room in TESTED:
             for file in sorted((ROOT / "tests" / room).glob("test_*.py")):
-                self._add(folder / f"{room}-{file.stem}.json", file, digest(file, *source))
+                note = folder / "-".join([*Path(room).parts, f"{file.stem}.json"])
+                self._add(note, file, digest(file, *source))
 
     def _add(self, note: Path, file: Path, version: str) -> None:
         """Add what one file's tests execute, from its note if that is of this version."""
