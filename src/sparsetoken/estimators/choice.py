@@ -29,6 +29,7 @@ from sparsetoken.estimators.query import two_step_directions
 from sparsetoken.estimators.refinement import Refinement
 from sparsetoken.estimators.scaling import Scaler
 from sparsetoken.estimators.sequences import Sequences, StackedSequences
+from sparsetoken.learning.readout import fit_readout
 from sparsetoken.losses import Loss
 
 __all__ = ["Candidate", "Wishes", "choose", "choose_ridge"]
@@ -59,6 +60,15 @@ SOLVER_PART = 0.3
 # First steps tell families apart; the fit itself takes as many as it needs.
 REFINED_STEPS = 40
 LINEAR_STEPS = 100
+# With more features for each sample, training samples can be separated. A readout that stops early then
+# has a far lower held-out loss than the fit, and so has one in units that know the held-out samples:
+# the best are solved to the end, a gradient of this norm, and each part has units of its own. A strong
+# ridge bends the loss so much that its first steps reach the end.
+FEW_FEATURES = 0.25
+FINISHED_TOLERANCE = 1e-6
+STRONG_RIDGE = 1.0
+# Sums of squares in single precision are right to about a millionth.
+SINGLE_ROUNDING = 1e-4
 # The families that read one summary alone, in the order of `SUMMARIES`.
 PARTS = ("pooled", "maxima", "minima")
 # With more samples, or features, an eigenvalue problem of their size takes longer than it saves.
@@ -198,7 +208,7 @@ def choose_ridge(
         return MIDDLE_RIDGE
     held = _HeldOut(labelled, folds, loss)
     path = _RidgePath.of(features, labelled.weights, LINEAR_RIDGES)
-    (losses,) = held.path_losses([path])
+    (losses,) = held.finished_losses([path])
     return LINEAR_RIDGES[int(np.argmin(losses @ labelled.weights))]
 
 
@@ -283,6 +293,42 @@ class _HeldOut:
         # A rare class has a small loss from the start: what counts is how much of it is left.
         constant = np.vecdot(self.training, loss.value(self.labels * self.prior[:, None])).mean()
         self.unit = unit * min(1.0, float(constant / loss.value(np.zeros(1))[0]))
+
+    def finished_losses(self, paths: list[_RidgePath]) -> list[Array]:
+        """Return held-out losses (R, n) along each path, of many features the least of the fit itself."""
+        losses = self.path_losses(paths)
+        for path, own in zip(paths, losses, strict=True):
+            finished: set[int] = set()
+            while self.are_many(len(path.variances)):
+                least = int(np.argmin(own @ self.weights))
+                if least in finished or path.ridges[least] >= STRONG_RIDGE:
+                    break
+                own[least] = self._finished(path, path.ridges[least])
+                finished.add(least)
+        return losses
+
+    def are_many(self, features: int) -> bool:
+        """Whether so many features may separate the samples; copies of one count once."""
+        return features > FEW_FEATURES * (int(self.folds.units.max()) + 1)
+
+    def _finished(self, path: _RidgePath, ridge: float) -> Array:
+        """Return the held-out losses (n,) of readouts that are solved to the end."""
+        decisions = np.empty(self.labels.shape)
+        shared = len(self.labels) // len(path.groups)
+        for row, labels in enumerate(self.labels):
+            kept = np.flatnonzero(self.training[row])
+            features, weights = path.groups[row // shared], self.training[row, kept]
+            centred = np.asarray(features - weights.astype(features.dtype) @ features[kept], float)
+            readout = fit_readout(
+                centred[kept],
+                labels[kept],
+                loss=self.loss,
+                ridge=ridge,
+                sample_weight=weights,
+                tolerance=FINISHED_TOLERANCE,
+            )
+            decisions[row] = centred @ readout.weights + readout.bias
+        return np.asarray(self.losses(decisions, 1)[0])
 
     def path_losses(self, paths: list[_RidgePath]) -> list[Array]:
         """Return held-out losses (R, n) of the readouts along each path, small ones solved together."""
@@ -377,7 +423,11 @@ class _Validation:
         sequences = _standardised_copy(labelled.sequences, scaler)
         d = sequences.dimension
         plain = Scaler(np.zeros(d), np.ones(d))
-        self.problems = Problems(sequences, held.labels, held.training, plain)
+        units = None
+        if held.are_many(d):
+            own = _token_units(sequences, held.training[: held.folds.count])
+            units = np.tile(own, (len(held.classes), 1))
+        self.problems = Problems(sequences, held.labels, held.training, plain, units)
         self.settings = replace(settings, tol=max(settings.tol, TOLERANCE), heads=1, unit=held.unit)
         self._known_heads: list[Heads] | None = None
         self._paths: dict[tuple[str, tuple[float, ...]], _RidgePath] = {}
@@ -396,6 +446,7 @@ class _Validation:
                 problems.weights,
                 problems.scaler,
                 self.settings.loss,
+                units=problems.units,
             )
         own = two_step_directions(
             given.sequences,
@@ -434,12 +485,17 @@ class _Validation:
         """Return the features of the two-step queries: (levels, P, n, d)."""
         queries = np.concatenate([level * self.directions for level in levels])
         features, squares = _query_features(self.problems.sequences, queries, self.settings.pooling)
-        weights = self.held.weights.astype(features.dtype)
-        features -= (weights @ features)[:, None]
-        spread = np.sqrt(weights @ features**2)
-        spread = np.maximum(spread, LEAST_UNIT * np.sqrt(squares @ weights)[:, None])[:, None]
+        features = features.reshape(len(levels), len(self.problems), *features.shape[1:])
+        squares = squares.reshape(features.shape[:3])
+        units = self.problems.units
+        weights = self.held.weights[None] if units is None else self.held.training
+        weights = weights.astype(features.dtype)[:, None]
+        features -= weights @ features
+        norms = np.sqrt(weights @ squares[..., None])
+        least = LEAST_UNIT * norms * (1 if units is None else units[:, None])
+        spread = np.maximum(np.sqrt(weights @ features**2), least)
         features /= np.where(spread > 1e-6, spread, 1)
-        return features.reshape(len(levels), len(self.problems), *features.shape[1:])
+        return features
 
     def query_paths(self, levels: tuple[float, ...]) -> list[_RidgePath]:
         """Return the readouts of the two-step query at each sharpness, with the middle ridge.
@@ -447,9 +503,10 @@ class _Validation:
         One problem's principal axes are nearly those of all, if the samples are many.
         """
         features = self.query_features(levels)
-        n, d = features.shape[2:]
+        d = features.shape[3]
         variances = np.ones(d)
-        if d <= min(n // 4, MOST_ROTATED) and self.scaler.whitening is None:
+        few = d <= MOST_ROTATED and not self.held.are_many(d)
+        if few and self.scaler.whitening is None:
             scaled = np.sqrt(self.held.weights)[:, None] * features[len(levels) // 2, 0]
             variances, axes = np.linalg.eigh(scaled.T @ scaled)
             features = features @ axes.astype(features.dtype)
@@ -510,7 +567,7 @@ def _linear_candidates(
             places.append(place)
             recipes.append([Recipe("two-step", level, ridge) for ridge in ridges])
             paths.append(path)
-    for place, some, losses in zip(places, recipes, held.path_losses(paths), strict=True):
+    for place, some, losses in zip(places, recipes, held.finished_losses(paths), strict=True):
         found[place][some[0].family] = held.best(some, losses)
     return found
 
@@ -544,6 +601,21 @@ def _standardised_copy(sequences: Sequences, scaler: Scaler) -> StackedSequences
         tokens[start:stop] = scaler.standardised(block.tokens - scaler.location)
         start = stop
     return StackedSequences(tokens, sequences.lengths, BLOCK_TOKENS)
+
+
+def _token_units(sequences: Sequences, weights: Array) -> Array:
+    """Return the standard deviations of tokens with the weights of samples (F, n): (F, d).
+
+    1 for coordinates that do not vary but by rounding, such as words of other samples alone.
+    """
+    sums = np.zeros((2, len(weights), sequences.dimension))
+    for block in sequences.blocks():
+        shares = np.repeat(weights[:, block.samples], block.lengths, axis=1)
+        shares = shares.astype(block.tokens.dtype)
+        sums += shares @ block.tokens, shares @ block.tokens**2
+    means, squares = sums / (weights @ sequences.lengths)[:, None]
+    variances = squares - means**2
+    return np.sqrt(np.where(variances > SINGLE_ROUNDING * squares, variances, 1.0))
 
 
 def _means(sequences: Sequences) -> Array:

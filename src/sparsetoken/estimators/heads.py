@@ -111,12 +111,19 @@ class FittedHeads:
 
 @dataclass(frozen=True)
 class Problems:
-    """P binary problems on the same sequences: labels and weights of shape (P, n)."""
+    """P binary problems on the same sequences: labels and weights of shape (P, n).
+
+    Attributes
+    ----------
+    units : array of shape (P, d), optional
+        Standard deviations of standardised tokens, where problems have others than 1.
+    """
 
     sequences: Sequences
     labels: Array
     weights: Array
     scaler: Scaler
+    units: Array | None = None
 
     @classmethod
     def of(cls, labelled: LabelledSequences, scaler: Scaler) -> "Problems":
@@ -132,6 +139,7 @@ class Problems:
             self,
             labels=np.repeat(self.labels, times, axis=0),
             weights=np.repeat(self.weights, times, axis=0),
+            units=None if self.units is None else np.repeat(self.units, times, axis=0),
         )
 
     def __len__(self) -> int:

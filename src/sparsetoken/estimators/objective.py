@@ -78,9 +78,9 @@ class Heads:
 class JointObjective:
     """Σ_i ω_i ℓ(y_i(o_i + Σ_h ⟨f_h(X_i), w_h⟩ + b)) + (λ/2) Σ_h ‖s w_h‖², for P problems.
 
-    The penalty is on s w, the readout of features divided by their units s. Tied, the queries are
+    The penalty is on s w, the readout of tokens divided by their units s. Tied, the queries are
     q_h = κ_h w_h: attention goes to the tokens that speak for or against the class, and the
-    parameters are (s w, κ, b). Free, they are (s w, q, b), and (λ/2) Σ_h ‖q_h‖² is added.
+    parameters are (s w, κ, b). Free, they are (s w, s q, b), and (λ/2) Σ_h ‖s q_h‖² is added.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class JointObjective:
         """Return the parameters of each problem's heads as a row."""
         rows = []
         for one, units in zip(heads, self.units, strict=True):
-            query = one.queries.ravel()
+            query = (units * one.queries).ravel()
             if self.tied:
                 squares = np.einsum("hd,hd->h", one.weights, one.weights)
                 overlaps = np.einsum("hd,hd->h", one.queries, one.weights)
@@ -130,7 +130,7 @@ class JointObjective:
         heads, d = units.shape[1:]
         weights = points[:, : heads * d].reshape(units.shape) / units
         query = points[:, heads * d : -1]
-        queries = query[:, :, None] * weights if self.tied else query.reshape(units.shape)
+        queries = query[:, :, None] * weights if self.tied else query.reshape(units.shape) / units
         return weights, queries, points[:, -1]
 
     def __call__(self, points: Array, rows: Array) -> tuple[Array, Array]:
@@ -160,6 +160,8 @@ class JointObjective:
         gradients = np.empty_like(points)
         gradients[:, : heads * d] = (by_weights / units).reshape(count, -1)
         gradients[:, : heads * d] += ridges[:, None] * readouts
+        if not self.tied:
+            by_query = by_query / units.reshape(count, -1)
         gradients[:, heads * d : -1] = by_query
         gradients[:, -1] = by_bias
         values = values + 0.5 * ridges * np.einsum("pm,pm->p", readouts, readouts)

@@ -20,6 +20,7 @@ def two_step_directions(
     *,
     firsts: Array | None = None,
     offsets: Array | None = None,
+    units: Array | None = None,
 ) -> Array:
     """Return each problem's query after stages 1 to 3, scaled so that scores spread by one: (P, d).
 
@@ -33,12 +34,15 @@ def two_step_directions(
         Stage 1's readouts of balanced classes, if they are known already.
     offsets : array of shape (P, n), optional
         Decisions of the heads found before.
+    units : array of shape (P, d), optional
+        Standard deviations of standardised tokens, by which each problem standardises its own again.
     """
+    squares = 1.0 if units is None else units**2  # once for the sums, once for what they multiply
     balanced = balanced_weights(labels, weights)
     if firsts is None:
         coefficients = first_coefficients(labels, balanced, loss, offsets)
-        firsts = pooled_sums(sequences, scaler, coefficients)
-    queries = query_pass(sequences, labels, balanced, scaler, firsts, loss, offsets)
+        firsts = pooled_sums(sequences, scaler, coefficients) / squares
+    queries = query_pass(sequences, labels, balanced, scaler, firsts, loss, offsets) / squares
     scale = spreads(sequences, scaler, queries, weights)[:, None]
     return np.divide(queries, scale, out=np.zeros_like(queries), where=scale > 0)
 

@@ -62,6 +62,7 @@ class Refinement:
         """Return the objective of each problem `times` times in a row, with these P·times ridges."""
         repeated = self.problems.repeated(times)
         d = self.problems.sequences.dimension
+        units = np.ones((1, d)) if repeated.units is None else repeated.units
         return JointObjective(
             sequences=repeated.sequences,
             labels=repeated.labels,
@@ -69,7 +70,7 @@ class Refinement:
             scaler=repeated.scaler,
             pooling=self.settings.pooling,
             loss=self.settings.loss,
-            units=np.broadcast_to(1.0, (len(repeated), heads, d)),
+            units=np.broadcast_to(units[:, None], (len(repeated), heads, d)),
             ridges=ridges,
             tied=tied,
             offsets=offsets,
