@@ -23,6 +23,7 @@ from sparsetoken.estimators import (
     localisation_score,
     mask_tokens,
 )
+from sparsetoken.estimators.comparison import PairedDifference
 from sparsetoken.estimators.metrics import concentration
 
 QUICK = {"attention": AttentionClassifier(refine=True, tied=True, sharpness=2.0, ridge=0.01)}
@@ -307,3 +308,20 @@ def test_units_whose_squares_no_float_holds_change_nothing(power: int, form: str
     given = list(odd) if form == "list" else odd
     found = compare(given, y, cv=2, repeats=1, classifiers=QUICK, seed=0)
     assert [row.error for row in found.rows] == [row.error for row in plain.rows]
+
+
+@pytest.mark.parametrize(
+    ("folds", "errors", "clear"),
+    [(10, 2.1, True), (5, 2.1, True), (2, 2.1, False), (2, 15.0, True), (3, 4.0, False)],
+)
+def test_a_difference_of_few_folds_must_be_larger_to_be_clear(
+    folds: int, errors: float, clear: bool
+) -> None:
+    X, y, _ = equal_bags(60)
+    found = compare(X, y, cv=2, repeats=1, classifiers=QUICK)
+    rows = tuple(replace(row, errors=np.zeros(folds)) for row in found.rows)
+    found = replace(found, rows=rows)
+    for sign in (-1, 1):
+        assert found._is_clear(PairedDifference("pooled", sign * errors * 0.01, 0.01)) == clear
+    # Two folds often have the same difference by chance, ten do not.
+    assert found._is_clear(PairedDifference("pooled", 0.01, 0.0)) == (folds >= 5)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.special import ndtr, stdtrit
 from sklearn.base import clone
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics import average_precision_score, get_scorer, get_scorer_names, roc_auc_score
@@ -33,6 +34,10 @@ from sparsetoken.validation import ParameterError, integer, rectangular, several
 __all__ = ["AttentionExample", "Comparison", "ComparisonRow", "PairedDifference", "compare"]
 
 EXAMPLES_SHOWN = 12
+# A difference of two standard errors is clear. From fewer folds than this the error itself is a guess:
+# with two folds that was one false verdict in five, and Student's law says what is clear then.
+CLEAR_ERRORS = 2.0
+ENOUGH_FOLDS = 5
 # scikit-learn takes seeds of 32 bits; repeats of the folds count on from it.
 _LARGEST_SEED = 2**32 - 1 - MOST_REPEATS
 
@@ -206,12 +211,13 @@ class Comparison:
         focus = (
             f"it looks at {self.attended_tokens:.1f} of {self.mean_length:.1f} tokens on average"
         )
-        if paired.difference < -2 * paired.uncertainty:
+        clear = self._is_clear(paired)
+        if clear and paired.difference < 0:
             return (
                 f"Attention pays: its {self.measure} is {gap} below that of {rival.name}, and "
                 f"{focus}."
             )
-        if paired.difference > 2 * paired.uncertainty:
+        if clear:
             return (
                 f"Attention does not pay: its {self.measure} is {gap} above that of {rival.name}; "
                 "use that."
@@ -224,6 +230,15 @@ class Comparison:
         return f"No clear difference: attention and {rival.name} are {gap} apart; " + (
             self._simpler(rival, paired.difference) + "bring more data."
         )
+
+    def _is_clear(self, paired: PairedDifference) -> bool:
+        """Whether a difference is more than chance gives in so few folds."""
+        folds, errors = len(self.rows[0].errors), CLEAR_ERRORS
+        if folds < ENOUGH_FOLDS:
+            errors = float(stdtrit(folds - 1, ndtr(CLEAR_ERRORS)))
+            if paired.uncertainty == 0:  # a few folds agree by chance
+                return False
+        return abs(paired.difference) > errors * paired.uncertainty
 
     def _simpler(self, rival: ComparisonRow, difference: float) -> str:
         """Return whom to prefer for having at most half as many coefficients and no larger error."""
