@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
-from sparsetoken import Loss, ParameterError
+from sparsetoken import Loss, ParameterError, Status, separability
 from sparsetoken.learning.examples import Examples
+from sparsetoken.learning.interior_point import minimise_hinge
 from sparsetoken.learning.readout import fit_readout
 from sparsetoken.losses import Hinge, Logistic, Square, SquaredHinge, get_loss
 
@@ -106,8 +107,6 @@ def test_hinge_meets_the_conditions_of_optimality(shape, ridge):
 
 
 def test_hinge_without_ridge_solves_the_linear_program():
-    from scipy.optimize import linprog
-
     features, labels = draw(120, 10)
     n, d = features.shape
     readout = fit_readout(features, labels, loss=Hinge(), ridge=0.0)
@@ -210,6 +209,111 @@ def test_a_users_loss_is_fitted_like_the_others():
     assert readout.objective <= other.fun + 1e-10
 
 
+def dependent(kind, n, d):
+    features, labels = draw(n, d, shift=0.7)
+    if kind == "same column":
+        features[:, 1] = features[:, 0]
+    elif kind == "constant column":
+        features[:, -1] = 1.0
+    elif kind == "one of three":
+        features = np.eye(3)[np.random.default_rng(1).integers(0, 3, n)]
+    elif kind == "rank one":
+        features = features[:, :1] * np.random.default_rng(1).standard_normal(d)
+    return features, labels
+
+
+# The hinge loss, piecewise linear, has several minima on three points for other reasons.
+DEPENDENT = [
+    (kind, name)
+    for kind in ("same column", "constant column", "one of three", "rank one")
+    for name in ("logistic", "square", "squared_hinge", "hinge")
+    if (kind, name) != ("one of three", "hinge")
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), DEPENDENT)
+@pytest.mark.parametrize("shape", [(60, 6), (300, 3), (400, 120)])
+def test_without_ridge_dependent_features_get_the_limit_of_small_ridges(kind, shape, name):
+    features, labels = dependent(kind, *shape)
+    limit, near = (fit_readout(features, labels, loss=name, ridge=r) for r in (0.0, 1e-8))
+    assert limit.solution.converged, limit.solution.message
+    size = np.linalg.norm(near.weights)
+    assert limit.weights == pytest.approx(near.weights, abs=1e-4 * size + 1e-7)
+    assert limit.bias == pytest.approx(near.bias, abs=1e-4)
+    assert limit.train_loss <= near.train_loss + 1e-12
+
+
+def test_without_ridge_features_of_very_different_sizes_all_count():
+    features, labels = draw(300, 6)
+    sizes = 10.0 ** np.array([-6, -3, 0, 0, 3, 6])
+    plain, scaled = (
+        fit_readout(data, labels, loss="square", ridge=0.0) for data in (features, features * sizes)
+    )
+    assert scaled.train_loss == pytest.approx(plain.train_loss, rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e3])
+def test_a_finite_minimum_is_found_in_any_unit(unit):
+    features, labels = draw(60, 5)
+    found = fit_readout(unit * features, labels, loss="logistic", ridge=0.0)
+    assert found.solution.converged, found.solution.message
+    plain = fit_readout(features, labels, loss="logistic", ridge=0.0)
+    assert unit * found.weights == pytest.approx(plain.weights, rel=1e-5)
+
+
+def test_that_there_is_no_finite_minimum_is_told_where_a_linear_program_says_so():
+    # Margins >= 0, and one > 0: the logistic loss falls for ever along them. Ones and zeros, with ties.
+    told = []
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        features = rng.integers(-1, 2, (rng.integers(6, 16), rng.integers(1, 4))).astype(float)
+        labels = np.where(rng.random(len(features)) < 0.5, 1, -1)
+        n, d = features.shape
+        if abs(labels.sum()) == n or separability(features, labels).separable:
+            continue
+        signed = labels[:, None] * np.column_stack([features, np.ones(n)])
+        program = linprog(
+            np.repeat([0.0, -1.0], [d + 1, n]),
+            A_ub=np.hstack([-signed, np.eye(n)]),
+            b_ub=np.zeros(n),
+            bounds=[(None, None)] * (d + 1) + [(0, 1)] * n,
+        )
+        found = fit_readout(features, labels, loss="logistic", ridge=0.0).solution
+        endless = program.fun < -0.5
+        assert found.status is (Status.NO_MINIMUM if endless else Status.CONVERGED), seed
+        told.append(endless)
+    assert len(told) > 80
+    assert 0.1 < np.mean(told) < 0.6
+
+
+def test_features_of_rank_one_by_rounding_have_a_minimum():
+    rng = np.random.default_rng(7)
+    direction = rng.standard_normal((5, 30))
+    labels = np.array([1, -1, 1, -1, 1])
+    features = (labels * [1.0, 2.0, -1.0, 0.5, 1.5])[:, None] * direction[0]
+    found = fit_readout(features, labels, loss="logistic", ridge=0.0)
+    assert found.solution.converged, found.solution.message
+
+
+def test_features_that_are_all_zero_leave_the_bias():
+    labels = np.array([1, -1, 1])
+    for name in ("logistic", "square", "hinge", "squared_hinge"):
+        for ridge in (0.0, 0.1):
+            found = fit_readout(np.zeros((3, 4)), labels, loss=name, ridge=ridge)
+            assert found.solution.converged, name
+            assert np.all(found.weights == 0)
+            assert found.train_error == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("name", ["logistic", "square", "squared_hinge"])
+def test_few_features_in_single_precision_are_solved_in_double_too(name):
+    features, labels = draw(20, 60)
+    rounded = features.astype(np.float32)
+    found = fit_readout(rounded, labels, loss=name, ridge=1e-2)
+    exact = rounded.astype(float)
+    assert gradient_norm(exact, labels, get_loss(name), 1e-2, found) <= 1.1e-8
+
+
 def test_one_class_gives_a_constant_readout():
     features, _ = draw(10, 4)
     for name in ("logistic", "square", "hinge"):
@@ -235,6 +339,13 @@ def test_bad_input_is_named():
 
     with pytest.raises(ParameterError, match="absolute"):
         fit_readout(features, labels, loss=Other(), ridge=1.0)
+
+
+@pytest.mark.parametrize("ridge", [0.1, 1.0])
+def test_the_limit_of_steps_of_the_hinge_loss_is_told_from_a_stall(ridge):
+    features, labels = draw(60, 20)
+    program = minimise_hinge(Examples.of(features, labels), ridge, tolerance=1e-8, max_steps=3)
+    assert program.solution.status is Status.STEP_LIMIT
 
 
 def test_the_limit_of_steps_is_reported():

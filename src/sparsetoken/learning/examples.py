@@ -132,10 +132,11 @@ class Examples:
     ) -> BorderedFactor | None:
         """Factor Σ_i c_i (f_i, 1)(f_i, 1)ᵀ + shift on the features; None if it is singular.
 
-        The shift is the ridge and `floor` times the mean eigenvalue of the features' part.
+        The shift is the ridge and `floor` times the mean eigenvalue of the features' part, or times
+        1 if all features are 0.
         """
         matrix = gram(self.features, coefficients, dtype)
-        matrix.shift(ridge + floor * matrix.trace() / matrix.size)
+        matrix.shift(ridge + floor * (matrix.trace() / matrix.size or 1.0))
         border, corner = self.total(coefficients)
         if not matrix.factor():
             return None

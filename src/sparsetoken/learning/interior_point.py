@@ -116,7 +116,10 @@ def minimise_hinge(
             break
         point = moved
     assert best is not None
-    return replace(best, solution=replace(best.solution, steps=steps))
+    status = best.solution.status
+    if status is Status.STALLED and steps == max_steps:
+        status = Status.STEP_LIMIT
+    return replace(best, solution=replace(best.solution, status=status, steps=steps))
 
 
 def _advance(

@@ -6,7 +6,8 @@ The bias is free and p_i = 1/n unless sample weights are given. Ridge 0 means th
   of least norm that meets it;
 - for losses that are least at arbitrarily large margins (logistic, hinge, squared hinge) on
   separable data, the maximum-margin classifier, scaled so that its smallest margin is 1;
-- otherwise the plain minimum.
+- otherwise the plain minimum; of several, because features are linearly dependent, the one of least
+  norm. (Those of the hinge loss can be several for other reasons; then it is one of them.)
 """
 
 from collections.abc import Callable
@@ -18,9 +19,9 @@ from scipy import linalg
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples, check_examples, gram
-from sparsetoken.learning.interior_point import minimise_hinge
+from sparsetoken.learning.interior_point import SoftMarginProgram, minimise_hinge
 from sparsetoken.learning.separability import separability
-from sparsetoken.learning.smooth_minimum import minimise_smooth
+from sparsetoken.learning.smooth_minimum import Minimum, minimise_smooth
 from sparsetoken.losses import Hinge, Loss, get_loss
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.validation import ParameterError
@@ -31,6 +32,10 @@ __all__ = ["Readout", "fit_readout"]
 _GRADIENT_TOLERANCE = 1e-8
 # Normal equations square the condition: below this ratio of pivots half of the digits are lost.
 _SMALLEST_PIVOT = 1e-10
+# Above this ratio of pivots, in single precision, features are independent for sure. Scores that differ
+# by less than this, relative to the largest, are the same.
+_CLEAR_PIVOT = 1e-4
+_SAME_SCORES = 1e-9
 
 
 @dataclass(frozen=True)
@@ -126,8 +131,10 @@ def fit_readout(
         return _one_class(examples, loss)
     if 4 * n > 3 * d:
         return _fit(examples, loss, ridge, max_steps, tolerance)
-    # With fewer samples than dimensions the solution lies in the span of the features: fᵢ = Q rᵢ.
-    basis, coordinates = linalg.qr(examples.features.T, mode="economic", check_finite=False)
+    # With fewer samples than dimensions the solution lies in the span of the features: fᵢ = Q rᵢ. A
+    # basis in single precision would leave a gradient of 1e-7.
+    spanning = examples.features.T.astype(float, copy=False)
+    basis, coordinates = linalg.qr(spanning, mode="economic", check_finite=False)
     small = _fit(replace(examples, features=coordinates.T), loss, ridge, max_steps, tolerance)
     return replace(small, weights=basis @ small.weights)
 
@@ -137,11 +144,31 @@ def _fit(examples: Examples, loss: Loss, ridge: float, max_steps: int, tolerance
         limit = _without_ridge(examples, loss)
         if limit is not None:
             return limit
+    found: SoftMarginProgram | Minimum
     if isinstance(loss, Hinge):
-        program = minimise_hinge(examples, ridge, tolerance=_GRADIENT_TOLERANCE)
-        return _readout(examples, loss, ridge, program.weights, program.bias, program.solution)
-    minimum = minimise_smooth(examples, loss, ridge, tolerance, max_steps)
-    return _readout(examples, loss, ridge, minimum.weights, minimum.bias, minimum.solution)
+        found = minimise_hinge(examples, ridge, tolerance=_GRADIENT_TOLERANCE)
+    else:
+        found = minimise_smooth(examples, loss, ridge, tolerance, max_steps)
+    weights, bias = found.weights, found.bias
+    if ridge == 0 and found.solution.converged:
+        weights, bias = _of_least_norm(examples, weights, bias)
+    return _readout(examples, loss, ridge, weights, bias, found.solution)
+
+
+def _of_least_norm(examples: Examples, weights: Array, bias: float) -> tuple[Array, float]:
+    """Return the readout of least ‖w‖ with the same scores: another one if features are dependent."""
+    factor = examples.factor(examples.weights, 0.0, 0.0, np.float32)
+    if factor is not None and min(factor.factor.pivot_ratio(), factor.schur) > _CLEAR_PIVOT:
+        return weights, bias
+    scores = examples.scores(weights) + bias
+    other, change = _pivoted_least_squares(examples, scores)
+    moved = np.abs(examples.scores(other) + change - scores).max()
+    if moved > _SAME_SCORES * max(1.0, float(np.abs(scores).max())):
+        return (
+            weights,
+            bias,
+        )  # independent after all, but of so different sizes that rounding hides it
+    return other, change
 
 
 def _without_ridge(examples: Examples, loss: Loss) -> Readout | None:
@@ -179,7 +206,7 @@ def _least_squares(examples: Examples, target: float) -> tuple[Array, float]:
     n, d = examples.shape
     solve = _interpolation(examples) if n <= d else _normal_equations(examples)
     if solve is None:
-        return _pivoted_least_squares(examples, target)
+        return _pivoted_least_squares(examples, target * examples.labels)
     weights, bias = solve(target * examples.labels)
     step, change = solve(target * examples.labels - examples.scores(weights) - bias)
     return weights + step, bias + change
@@ -212,12 +239,13 @@ def _normal_equations(examples: Examples) -> Callable[[Array], tuple[Array, floa
     return lambda scores: factor.solve(*examples.total(examples.weights * scores))
 
 
-def _pivoted_least_squares(examples: Examples, target: float) -> tuple[Array, float]:
+def _pivoted_least_squares(examples: Examples, scores: Array) -> tuple[Array, float]:
+    """Return the (w, b) of least ‖w‖ that minimise Σ p_i (⟨f_i, w⟩ + b - r_i)² for scores r_i."""
     centre, _ = examples.total(examples.weights)
-    mean = target * float(examples.weights @ examples.labels)
+    mean = float(examples.weights @ scores)
     roots = np.sqrt(examples.weights)
     centred = (examples.features - centre) * roots[:, None]
-    goal = (target * examples.labels - mean) * roots
+    goal = (scores - mean) * roots
     # Centring takes away one rank, which rounding would give back without the cut.
     cut = 10 * max(centred.shape) * np.finfo(float).eps
     weights = linalg.lstsq(

@@ -26,8 +26,10 @@ __all__ = ["Minimum", "NewtonSystem", "minimise_smooth"]
 # A factor of some steps ago needs a handful of conjugate gradients; where this many are not enough, a
 # new one is cheaper.
 _CONJUGATE_STEPS = 16
-# A readout that has grown beyond this has no finite minimum to go to.
-_LARGEST_NORM = 1e9
+# Where a loss only tends to its infimum and the gradient has vanished on the way there, the next Newton
+# step still adds one to some margins, and the loss, but for rounding, does not rise.
+_STILL_MOVING = 0.5
+_RISE_BY_ROUNDING = 1e-12
 # Pairs that limited-memory BFGS remembers, and steps over which its progress is watched.
 _MEMORY = 20
 _WATCHED = 20
@@ -63,8 +65,23 @@ def minimise_smooth(
             break
     if descent.residual <= tolerance:
         status = Status.CONVERGED
+        if ridge == 0 and np.isinf(loss.minimisers[0]) and _moves_on(descent, system):
+            status = Status.NO_MINIMUM
     solution = Solution(status or Status.STEP_LIMIT, descent.residual, descent.steps)
     return Minimum(descent.point[:-1], float(descent.point[-1]), solution)
+
+
+def _moves_on(descent: "_Descent", system: "NewtonSystem") -> bool:
+    """Return whether Newton's next step moves margins far and for nothing: the way has no end."""
+    examples, loss, margins = descent.examples, descent.loss, descent.margins
+    step = system.solve(examples.weights * loss.curvature(margins), -descent.gradient, 0.1)
+    change = examples.margins(step[:-1], float(step[-1]))
+    # A step longer than all of the way goes where features differ by rounding.
+    far = np.linalg.norm(step) > np.linalg.norm(descent.point)
+    if far or np.abs(change).max() <= _STILL_MOVING:
+        return False
+    before, after = (float(examples.weights @ loss.value(at)) for at in (margins, margins + change))
+    return after <= before * (1 + _RISE_BY_ROUNDING)
 
 
 class _Descent:
@@ -88,11 +105,7 @@ class _Descent:
 
     def status(self) -> Status | None:
         """Return how it ended, or None if it has not."""
-        if self.residual <= self.goal:
-            return Status.CONVERGED
-        if np.linalg.norm(self.point) > _LARGEST_NORM:
-            return Status.NO_MINIMUM
-        return None
+        return Status.CONVERGED if self.residual <= self.goal else None
 
     def move(self, step: Array) -> bool:
         """Go along `step` as far as a line search says; False if that is nowhere."""
