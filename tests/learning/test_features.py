@@ -189,6 +189,34 @@ def test_bad_input_is_refused_by_name(X: Array, query: Array) -> None:
 
 def test_no_samples_give_no_features(query: Array) -> None:
     assert features(np.empty((0, 5, 3)), "attention", query=query).shape == (0, 3)
+    assert features(np.empty((0, 5, 3)), "vectorised").shape == (0, 15)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (["a", "b", "c"], "type of query = 'str"),
+        ([1j, 0, 0], "type of query = 'complex128'"),
+        ([[1], [1, 2], 3], "query = .* one length"),
+        ([1.0, np.nan, 0.0], "query = 'NaN or infinity'"),
+    ],
+)
+def test_a_query_that_is_no_vector_of_numbers_is_refused(
+    X: Array, query: object, message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        features(X, "attention", query=query)
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.inf])
+def test_missing_numbers_in_tokens_are_not_blamed_on_the_temperature(
+    X: Array, query: Array, missing: float
+) -> None:
+    damaged = X.copy()
+    damaged[-1, 0, 0] = missing
+    for classifier in ("attention", "elementwise"):
+        with pytest.raises(ParameterError, match="X = 'NaN or infinity'"):
+            features(damaged, classifier, query=query)
 
 
 @pytest.mark.parametrize("classifier", ["pooled", "vectorised"])

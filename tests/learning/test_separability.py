@@ -126,6 +126,13 @@ def test_labels_that_are_not_signs_are_refused(labels):
         fit_readout(np.eye(4), np.array(labels), loss="logistic", ridge=0.1)
 
 
+@pytest.mark.parametrize("labels", [[1, -1, 1, -1], ["a", 1, None, 1]])
+def test_labels_that_are_objects_are_refused_by_their_type(labels):
+    # The first look right when they are shown, the others cannot be sorted.
+    with pytest.raises(ParameterError, match="type of labels = 'object'"):
+        separability(np.eye(4), np.array(labels, dtype=object))
+
+
 @pytest.mark.parametrize("features", [np.ones(4), np.full((4, 2), np.nan), np.ones((0, 2))])
 def test_features_that_cannot_be_used_are_refused(features):
     with pytest.raises(ParameterError, match="features"):
@@ -162,6 +169,7 @@ def test_features_far_from_zero_are_centred(offset, kept):
         ({"start": (np.ones(3), 0.0)}, r"start = \(3,\) .* \(2 finite weights, a finite bias\)"),
         ({"start": (np.array([1.0, np.nan]), 0.0)}, "start = 'nan or infinity'"),
         ({"start": (np.ones(2), "none")}, "bias of start = 'none'"),
+        ({"start": ([[1], [1, 2]], 0.0)}, "start = .* one length"),
     ],
 )
 def test_arguments_that_cannot_be_meant_are_refused(bad: dict[str, Any], message: str) -> None:

@@ -219,6 +219,23 @@ def test_settings_that_do_not_fit_are_refused(data: Sample) -> None:
         train(None, (data.X, data.y), training())
 
 
+@pytest.mark.parametrize("classifier", list(FEATURE_MAPS))
+def test_new_data_must_be_like_those_learnt_from(data: Sample, classifier: str) -> None:
+    pair = (data.X, data.y)
+    model = train(pair, pair, training(), classifier=classifier)
+    with pytest.raises(ParameterError, match=r"(shape|dimension) of X = .*as in training"):
+        model.predict(data.X[:, :, :7])
+    damaged = data.X.copy()
+    damaged[-1, 0, 0] = np.nan
+    with pytest.raises(ParameterError, match="X = 'NaN or infinity'"):
+        model.predict(damaged)
+    if classifier == "vectorised":
+        with pytest.raises(ParameterError, match="shape of X"):
+            model.decision(data.X[:, 1:])
+    else:
+        assert len(model.decision(data.X[:, 1:])) == len(data.y)
+
+
 def test_reuse_trains_on_one_data_set(data: Sample) -> None:
     reused, pair = Training(2.0, 2.0, reuse=True), (data.X, data.y)
     same = train(pair, pair, reused)

@@ -140,6 +140,12 @@ def test_bad_input_is_named() -> None:
         learn_direction(task, np.zeros((3, 4, 2)), np.ones(3))
     with pytest.raises(ParameterError, match="values -1 and"):
         learn_direction(task, np.zeros((3, 5, 2)), np.zeros(3))
+    damaged = np.full((3, 5, 2), np.nan)
+    learnt = learn_direction(task, np.ones((3, 5, 2)), np.ones(3))
+    with pytest.raises(ParameterError, match="X = 'NaN or infinity'"):
+        learn_direction(task, damaged, np.ones(3))
+    with pytest.raises(ParameterError, match="X = 'NaN or infinity'"):
+        learnt.predict(task, damaged)
     with pytest.raises(ParameterError, match="tolerance = -1"):
         learn_direction(task, np.zeros((3, 5, 2)), np.ones(3), tolerance=-1)
 

@@ -42,6 +42,8 @@ def check_labels(name: str, labels: ArrayLike, count: int) -> Array:
     labels = rectangular(name, labels)
     if labels.shape != (count,):
         raise ParameterError(f"shape of {name}", labels.shape, f"({count},), one a row")
+    if labels.dtype.kind == "O":  # what they hold need not have an order, or may look right
+        raise ParameterError(f"type of {name}", "object", "numbers -1 and +1")
     different = np.unique(labels)
     if different.dtype.kind not in "iuf" or not np.isin(different, (-1, 1)).all():
         raise ParameterError(name, different[:4].tolist(), "values -1 and +1")

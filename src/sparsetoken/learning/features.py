@@ -62,7 +62,7 @@ def blocks(X: Array, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
 
 def vectorised_features(X: Array) -> Array:
     """Return vec(X), of shape (n, L d)."""
-    return X.reshape(len(X), -1)
+    return X.reshape(len(X), X.shape[1] * X.shape[2])
 
 
 def pooled_features(X: Array) -> Array:
@@ -136,7 +136,7 @@ def features(
     X: ArrayLike,
     classifier: str,
     *,
-    query: Array | None = None,
+    query: ArrayLike | None = None,
     inverse_temperature: float = 1.0,
     nonlinearity: str = "sigmoid",
 ) -> Array:
@@ -179,10 +179,8 @@ def features(
     X = sequence_array(X)
     settings: tuple[Any, ...] = ()
     if known.takes_query:
-        if query is None or np.shape(query) != (X.shape[2],):
-            shape = None if query is None else np.shape(query)
-            raise ParameterError("shape of query", shape, f"({X.shape[2]},), the dimension of X")
-        settings = (query, real("inverse_temperature", inverse_temperature))
+        vector = _checked_query(query, X.shape[2])
+        settings = (vector, real("inverse_temperature", inverse_temperature))
     if known.takes_nonlinearity:
         settings = (*settings, nonlinearity)
     # Integers and half precision have no room for the result.
@@ -190,6 +188,20 @@ def features(
     if known.is_view:
         return known.make(X.astype(dtype, copy=False), *settings)
     return _blockwise(X, dtype, lambda x: known.make(x, *settings))
+
+
+def _checked_query(query: ArrayLike | None, dimension: int) -> Array:
+    accepted = f"({dimension},), the dimension of X"
+    if query is None:
+        raise ParameterError("shape of query", None, accepted)
+    vector = rectangular("query", query)
+    if vector.shape != (dimension,):
+        raise ParameterError("shape of query", vector.shape, accepted)
+    if vector.dtype.kind not in "biuf":
+        raise ParameterError("type of query", vector.dtype.name, "real numbers")
+    if not np.isfinite(vector).all():
+        raise ParameterError("query", "NaN or infinity", "finite numbers")
+    return vector
 
 
 def _blockwise(X: Array, dtype: np.dtype[Any], function: Callable[[Array], Array]) -> Array:
@@ -209,6 +221,8 @@ def _scores(X: Array, query: Array, inverse_temperature: float) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         scores = np.asarray(inverse_temperature * (X @ np.asarray(query, dtype=X.dtype)))
     if not np.all(np.isfinite(scores)):
+        if not np.all(np.isfinite(X)):
+            raise ParameterError("X", "NaN or infinity", "finite numbers")
         raise ParameterError(
             "inverse_temperature", inverse_temperature, "a value at which β X q is finite"
         )

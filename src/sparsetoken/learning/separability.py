@@ -9,7 +9,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import Examples, check_examples
 from sparsetoken.learning.smooth_minimum import NewtonSystem
 from sparsetoken.numerics.solution import Solution, Status
-from sparsetoken.validation import ParameterError, integer, real
+from sparsetoken.validation import ParameterError, integer, real, rectangular
 
 __all__ = ["Separability", "separability"]
 
@@ -138,7 +138,7 @@ def _checked_start(start: Any, dimension: int) -> tuple[Array, float] | None:
     accepted = f"({dimension} finite weights, a finite bias)"
     if not isinstance(start, tuple | list) or len(start) != 2:
         raise ParameterError("start", start, accepted)
-    weights = np.asarray(start[0])
+    weights = rectangular("start", start[0])
     if weights.shape != (dimension,) or weights.dtype.kind not in "iuf":
         raise ParameterError("start", weights.shape, accepted)
     if not np.isfinite(weights).all():
@@ -162,9 +162,10 @@ def _decide(
             return _separated(examples, weights, bias, steps)
         shortfall = np.maximum(1 - margins, 0.0)
         pull_w, pull_b = examples.signed_total(shortfall)
-        residual = float(np.hypot(np.linalg.norm(pull_w), pull_b)) / (size * shortfall.sum())
+        total = float(shortfall.sum())
+        residual = float(np.hypot(np.linalg.norm(pull_w), pull_b)) / (size * total)
         if residual <= tolerance:
-            multipliers = shortfall / shortfall.sum()
+            multipliers = shortfall / total
             found = Solution(Status.CONVERGED, residual, steps)
             return Separability(False, None, None, None, multipliers, found)
         active = (margins < 1).astype(float)

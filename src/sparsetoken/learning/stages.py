@@ -85,8 +85,13 @@ class TrainedModel:
         (200,)
         """
         X = sequence_array(X)
+        if self.query is not None and X.shape[2] != len(self.query):
+            accepted = f"{len(self.query)}, as in training"
+            raise ParameterError("dimension of X", X.shape[2], accepted)
         scores = np.empty(len(X))
         for part in blocks(X):
+            if not np.isfinite(X[part]).all():
+                raise ParameterError("X", "NaN or infinity", "finite numbers")
             mapped = features(
                 X[part],
                 self.classifier,
@@ -94,6 +99,10 @@ class TrainedModel:
                 inverse_temperature=self.inverse_temperature,
                 nonlinearity=self.nonlinearity,
             )
+            if mapped.shape[1] != len(self.weights):
+                accepted = f"sequences of {len(self.weights)} features, as in training"
+                found = f"{X.shape}, with {mapped.shape[1]} features"
+                raise ParameterError("shape of X", found, accepted)
             scores[part] = mapped @ self.weights + self.bias
         return scores
 

@@ -20,7 +20,7 @@ from scipy.special import gammaln
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.learning.examples import check_labels
-from sparsetoken.learning.features import sequence_array
+from sparsetoken.learning.features import blocks, sequence_array
 from sparsetoken.limits import MOST_DIMENSIONS, MOST_TRIALS
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.records import Record
@@ -216,12 +216,14 @@ def learn_direction(
 
 
 def _sequences(task: Task, X: ArrayLike) -> Array:
-    """Return sequences that are as long as the task says."""
+    """Return finite sequences that are as long as the task says."""
     validation.instance("task", task, Task)
     sequences = sequence_array(X)
     if sequences.shape[1] != task.length:
         accepted = f"{task.length}, the task's length"
         raise ParameterError("tokens in X", sequences.shape[1], accepted)
+    if not all(np.isfinite(sequences[part]).all() for part in blocks(sequences)):
+        raise ParameterError("X", "NaN or infinity", "finite numbers")
     return sequences
 
 
