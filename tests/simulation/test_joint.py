@@ -5,6 +5,7 @@ import pytest
 
 from sparsetoken import (
     ParameterError,
+    Status,
     Step,
     Task,
     Training,
@@ -91,7 +92,31 @@ def test_a_limit_of_steps_is_told() -> None:
     assert "limit of steps" in found.solution.message
 
 
+@pytest.mark.parametrize("start", list(STARTS))
+def test_that_the_loss_falls_for_ever_without_a_ridge_is_told(start: str) -> None:
+    # Data that can be separated: the longer the readout the smaller the logistic loss.
+    free = TRAINING.replace(ridge=0.0)
+    found = simulate_joint(TASK, free, dimension=20, trials=1, start=start)
+    assert found.solution.status is Status.NO_MINIMUM
+    bounded = simulate_joint(
+        TASK, free.replace(loss="squared_hinge"), dimension=20, trials=1, start=start
+    )
+    assert bounded.solution.status is Status.CONVERGED
+
+
+def test_an_end_that_is_no_minimum_is_not_called_one(
+    data: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joint, "SMALLEST_DECREASE", 1e-1)
+    begin = STARTS["zero"](data, TRAINING, np.random.default_rng(1))
+    _, solution = train_together(data, TRAINING, begin, QUERY_RIDGE, 500)
+    assert solution.residual > 1e-3
+    assert solution.status is Status.STALLED
+
+
 def test_bad_input_is_named() -> None:
+    with pytest.raises(ParameterError, match=r"training\.loss = 'hinge' .* continuous slope"):
+        simulate_joint(TASK, TRAINING.replace(loss="hinge"), dimension=20)
     with pytest.raises(ParameterError, match=r"training\.reuse = False"):
         simulate_joint(TASK, TRAINING.replace(reuse=False), dimension=20)
     with pytest.raises(ParameterError, match="start = 'middle'"):

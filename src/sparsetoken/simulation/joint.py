@@ -32,10 +32,12 @@ __all__ = ["STARTS", "JointTrials", "joint_trial", "simulate_joint", "train_toge
 # Relative decrease of the objective in one step, and largest entry of the gradient, at the end.
 SMALLEST_DECREASE = 1e-11
 SMALLEST_GRADIENT = 1e-6
-# Beyond this entry of the gradient the end is not called a minimum.
+# Beyond this entry of the gradient the end is no minimum.
 LARGEST_GRADIENT = 1e-3
 # Steps that limited-memory BFGS remembers.
 MEMORY = 20
+# How scipy calls an end at the limit of steps or evaluations.
+_LIMIT_REACHED = 1
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ def simulate_joint(
     ----------
     task : Task
     training : Training
-        With `reuse=True`; its sample ratio, loss, ridge λ and inverse temperature. Its rates matter
-        for the start "two-step" only, and for the norm of "random".
+        With `reuse=True`; its sample ratio, smooth loss, ridge λ and inverse temperature. Its rates
+        matter for the start "two-step" only, and for the norm of "random".
     dimension : int >= 2
     trials : int
     start : "zero", "two-step" or "random"
@@ -135,6 +137,9 @@ def simulate_joint(
     """
     validation.instance("task", task, Task)
     validation.instance("training", training, Training)
+    loss = get_loss(training.loss)
+    if not loss.smooth:
+        raise ParameterError("training.loss", loss.name, "a loss with a continuous slope")
     if not training.reuse:
         raise ParameterError("training.reuse", False, "True: one data set serves all parameters")
     dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
@@ -224,10 +229,20 @@ def train_together(
         },
     )
     residual = float(np.abs(found.jac).max())
-    status = Status.CONVERGED if residual < LARGEST_GRADIENT else Status.TOLERANCE_NOT_REACHED
-    if found.nit >= max_steps:
+    if found.status == _LIMIT_REACHED:
         status = Status.STEP_LIMIT
+    elif training.ridge == 0 and np.isinf(loss.minimisers[0]) and _separates(found.x, data, beta):
+        status = Status.NO_MINIMUM  # a larger readout has a smaller loss, for ever
+    else:
+        status = Status.CONVERGED if residual < LARGEST_GRADIENT else Status.STALLED
     return found.x, Solution(status, residual, int(found.nit))
+
+
+def _separates(point: Array, data: Sample, beta: float) -> bool:
+    """Return whether the point (w, q, b) has all labels right, with margins of any size."""
+    dimension = data.X.shape[2]
+    mapped = attention_features(data.X, point[dimension:-1], beta)
+    return bool(np.all(data.y * (mapped @ point[:dimension] + point[-1]) > 0))
 
 
 def _zero(data: Sample, training: Training, rng: np.random.Generator) -> Array:  # noqa: ARG001
