@@ -83,7 +83,10 @@ class ClassifierDraws(ABC):
 
     @abstractmethod
     def reduced_geometry(self, readout: Readout, task: Task, query: Query | None) -> Geometry:
-        """Return what a readout in the frame of `reduced` does to fresh data."""
+        """Return what a readout in the frame of `reduced` does to fresh data.
+
+        The query is that of the test: its sharpness may be another than in training.
+        """
 
     @abstractmethod
     def features(self, X: Array, vector: Array | None, inverse_temperature: float) -> Array:
@@ -216,7 +219,7 @@ class _Attention(ClassifierDraws):
         if norm == 0:
             unit = orthogonal(signal, np.ones_like(signal))
             return AttentionGeometry(
-                0.0, 0.0, float(w @ unit), float(w @ signal), _across(w, unit), bias
+                0.0, query.sharpness, float(w @ unit), float(w @ signal), _across(w, unit), bias
             )
         unit = vector / norm
         on_query, across = float(w @ unit), math.sqrt(max(0.0, 1 - gamma**2))

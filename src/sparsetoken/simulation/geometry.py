@@ -8,8 +8,9 @@ test set is needed (docs/theory.md, section 7).
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -49,7 +50,15 @@ BOTH_LABELS = np.array([[True], [False]])
 
 
 class Geometry(ABC):
-    """A fitted readout, seen from the task."""
+    """A fitted readout, seen from the task.
+
+    Attributes
+    ----------
+    knows_sharpness : bool
+        Whether it depends on the sharpness of a softmax; if not, another one at test time is refused.
+    """
+
+    knows_sharpness: ClassVar[bool] = False
 
     @abstractmethod
     def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:
@@ -61,11 +70,6 @@ class Geometry(ABC):
         Where the integral is closed the standard error is 0.
         """
         return self.points(task, rng).test_error
-
-    def with_sharpness(self, sharpness: float) -> "Geometry":
-        """Return what the same readout does with another sharpness of the softmax."""
-        accepted = f"None: {type(self).__name__} knows no sharpness"
-        raise ParameterError("at_sharpness", sharpness, accepted)
 
     @abstractmethod
     def _scores(self, task: Task, positive: Array, rng: np.random.Generator) -> Class:
@@ -166,16 +170,14 @@ class AttentionGeometry(Geometry):
     bias : float
     """
 
+    knows_sharpness: ClassVar[bool] = True
+
     alignment: float
     sharpness: float
     on_query: float
     on_rest: float
     across_norm: float
     bias: float
-
-    def with_sharpness(self, sharpness: float) -> "AttentionGeometry":
-        """Return the same with another κ; the features of fresh data change, the readout does not."""
-        return replace(self, sharpness=float(sharpness))
 
     def points(self, task: Task, rng: np.random.Generator) -> ScorePoints:
         """Return points of the law of (A, B, S), by randomly shifted Sobol points.

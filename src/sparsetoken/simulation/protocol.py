@@ -38,6 +38,13 @@ class Protocol:
     query: Query | None = None
     dtype: DTypeLike = "float64"
     check_separable: bool = True
+    at_sharpness: float | None = None
+
+    def at_test(self, query: Query | None) -> Query | None:
+        """Return the query as fresh data meet it: the same, but with `at_sharpness` if that is given."""
+        if query is None or self.at_sharpness is None:
+            return query
+        return query.replace(sharpness=self.at_sharpness)
 
     @property
     def head(self) -> tuple[Task, Training, int, ClassifierDraws]:
@@ -84,7 +91,7 @@ def train_reduced(protocol: Protocol, rng: np.random.Generator) -> Trained:
             query = state.seen(training)
         drawn = list(draws.reduced(task, query, count, dimension, rng, protocol.dtype))
     readout, separable = _fit(protocol, *drawn)
-    geometry = draws.reduced_geometry(readout, task, query)
+    geometry = draws.reduced_geometry(readout, task, protocol.at_test(query))
     return Trained(state, readout, geometry, geometry.fresh_error, separable)
 
 
@@ -127,7 +134,7 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
             wrong += int(np.sum(predicted != test.y))
         return wrong / count
 
-    geometry = draws.plain_geometry(readout, task, signal, vector, query)
+    geometry = draws.plain_geometry(readout, task, signal, vector, protocol.at_test(query))
     return Trained(state, readout, geometry, fresh_error, separable)
 
 

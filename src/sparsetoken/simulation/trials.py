@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -334,11 +334,13 @@ def run_trial(
     if threads is not None:
         threads = validation.integer("threads", threads, low=1, high=MOST_WORKERS)
     with one_thread if threads == 1 else thread_pools().limit(limits=threads, user_api="blas"):
-        protocol = Protocol(task, training, dimension, classifier, query, dtype, check_separable)
+        protocol = Protocol(
+            task, training, dimension, classifier, query, dtype, check_separable, at_sharpness
+        )
         outcome = WAYS[sampler](protocol, stream(seed, settings, trial))
-        if at_sharpness is not None:
-            geometry = outcome.geometry.with_sharpness(at_sharpness)
-            outcome = replace(outcome, geometry=geometry, fresh_error=geometry.fresh_error)
+        if at_sharpness is not None and not outcome.geometry.knows_sharpness:
+            accepted = f"None: {type(outcome.geometry).__name__} knows no sharpness"
+            raise ParameterError("at_sharpness", at_sharpness, accepted)
         found = _measure(outcome, at or task, metrics, recalibrate, stream(seed, measured, trial))
         if fresh_test:
             fresh = stream(seed, {**measured, "stage": "fresh"}, trial)
