@@ -1,6 +1,7 @@
 import doctest
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -310,3 +311,25 @@ def test_a_loss_needs_a_name() -> None:
 
     with pytest.raises(ParameterError, match="not empty"):
         register_loss(Nameless())
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"minimisers": (1.0, 1.0)}, "loss.name = None"),
+        ({"name": "", "minimisers": (1.0, 1.0)}, "loss.name = ''"),
+        ({"name": "halved"}, "loss.minimisers = None"),
+        ({"name": "halved", "minimisers": 1.0}, "loss.minimisers = 1.0"),
+        ({"name": "halved", "minimisers": (2.0, 1.0)}, r"loss.minimisers = \(2.0, 1.0\)"),
+    ],
+)
+def test_a_loss_that_does_not_say_what_it_is_is_refused(
+    parts: dict[str, Any], message: str
+) -> None:
+    square = get_loss("square")
+    methods = {name: getattr(type(square), name) for name in ("value", "slope", "curvature")}
+    loss = type("Halved", (Loss,), {**methods, **parts})()
+    for use in (register_loss, check_loss):
+        with pytest.raises(ParameterError, match=message):
+            use(loss)
+    assert "halved" not in loss_names()

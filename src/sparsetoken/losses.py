@@ -483,8 +483,7 @@ def register_loss(loss: Loss) -> None:
     """
     if not isinstance(loss, Loss):
         raise ParameterError("loss", loss, "an instance of a class derived from Loss")
-    if not loss.name:
-        raise ParameterError("loss.name", loss.name, "a text that is not empty")
+    _check_declared(loss)
     known = _REGISTRY.get(loss.name)
     if known is not None and type(known) is not type(loss):
         raise ParameterError("loss.name", loss.name, "a name that is not taken")
@@ -535,6 +534,7 @@ def check_loss(loss: Loss, *, margins: ArrayLike | None = None) -> None:
     >>> check_loss(get_loss("squared_hinge"))
     """
     instance("loss", loss, Loss)
+    _check_declared(loss)
     grid = np.linspace(-30, 30, 601) if margins is None else np.asarray(margins, dtype=float)
     if grid.ndim != 1:
         raise ParameterError("shape of margins", grid.shape, "one dimension")
@@ -542,6 +542,21 @@ def check_loss(loss: Loss, *, margins: ArrayLike | None = None) -> None:
     _check_derivatives(loss, grid)
     for step in (1e-6, 1e-2, 1.0, 1e2, 1e6):
         _check_prox(loss, grid, step)
+
+
+def _check_declared(loss: Loss) -> None:
+    """Raise an error unless a loss says its name and its minimisers, which have no default."""
+    name, minimisers = (getattr(loss, part, None) for part in ("name", "minimisers"))
+    if not (isinstance(name, str) and name):
+        raise ParameterError("loss.name", name, "a text that is not empty")
+    try:
+        low, high = minimisers  # type: ignore[misc]
+        ordered = bool(low <= high)
+    except (TypeError, ValueError):
+        ordered = False
+    if not ordered:
+        accepted = "two numbers (low, high), the margins between which the loss is least"
+        raise ParameterError("loss.minimisers", minimisers, accepted)
 
 
 def _check_derivatives(loss: Loss, grid: Array) -> None:

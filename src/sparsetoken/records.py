@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from sparsetoken import validation
 from sparsetoken.validation import ParameterError
@@ -59,7 +59,15 @@ class Record:
     Fields that are records or settings themselves are merged. The field `uncertainty` holds the
     error bars, by the names of the fields they belong to; a single number belongs to the first
     field. A field with the metadata "hidden" is not a value.
+
+    Attributes
+    ----------
+    sampled : bool
+        Whether error bars are standard errors of trials. If one of them is 0 all trials were alike,
+        but the value is not exact.
     """
+
+    sampled: ClassVar[bool] = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values by name, each error bar after its value under name_uncertainty.
@@ -108,7 +116,7 @@ class Record:
         return to_frame([self.to_dict()])
 
     def __str__(self) -> str:
-        texts = readable(self.to_dict())
+        texts = readable(self.to_dict(), sampled=self.sampled)
         width = max(len(name) for name in texts)
         lines = [f"  {name:{width}}  {text}" for name, text in texts.items()]
         return "\n".join([type(self).__name__, *lines])
@@ -117,7 +125,7 @@ class Record:
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(text)}</td>"
             "</tr>"
-            for name, text in readable(self.to_dict()).items()
+            for name, text in readable(self.to_dict(), sampled=self.sampled).items()
         )
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
@@ -285,15 +293,19 @@ class Curve(Sequence[_R], Generic[_R]):
         return f"<Curve of {len(self)} {kind} over {self.over}{span}>"
 
     def __str__(self) -> str:
-        cells = table_cells(self.over, self.to_rows())
+        cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in cells
         )
 
+    def _cells(self) -> list[list[str]]:
+        sampled = any(getattr(record, "sampled", False) for record in self.records)
+        return table_cells(self.over, self.to_rows(), sampled=sampled)
+
     def _repr_html_(self) -> str:
-        head, *body = table_cells(self.over, self.to_rows())
+        head, *body = self._cells()
         rows = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
         rows += ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in body]
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
@@ -385,21 +397,30 @@ def is_noteworthy(row: Mapping[str, Any]) -> bool:
     return "message" in row and row.get("status") != _CONVERGED
 
 
-def readable(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a person wants to read of a flat record, as text by name."""
-    quiet = _QUIET if is_noteworthy(row) else (*_QUIET, "message")
+def readable(row: Mapping[str, Any], *, sampled: bool = False) -> dict[str, str]:
+    """Return what a person wants to read of a flat record, as text by name.
+
+    The share of trials that converged is told if it is not all of them. With `sampled` error bars are
+    standard errors; see `Record`.
+    """
+    quiet = set(_QUIET) if is_noteworthy(row) else {*_QUIET, "message"}
+    if isinstance(row.get("converged"), float) and row["converged"] < 1:
+        quiet.remove("converged")
     return {
-        name.replace("_", " "): with_error(*entry)
-        for name, entry in measured(row).items()
-        if entry[0] is not None and name not in quiet
+        name.replace("_", " "): with_error(value, (error or None) if sampled else error)
+        for name, (value, error) in measured(row).items()
+        if value is not None and name not in quiet
     }
 
 
-def table_cells(over: str, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def table_cells(
+    over: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False
+) -> list[list[str]]:
     """Return the cells of a table of flat records: its head, then a line for each record."""
     known = (over, over + UNCERTAINTY)  # exact, or rounding: a place on an axis
     texts = [
-        readable({name: value for name, value in row.items() if name not in known}) for row in rows
+        readable({name: value for name, value in row.items() if name not in known}, sampled=sampled)
+        for row in rows
     ]
     names = list(dict.fromkeys(name for text in texts for name in text))
     body = [

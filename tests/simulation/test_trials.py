@@ -1,6 +1,7 @@
 """Trials: reproducible, independent of workers, with sound records and summaries."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +9,14 @@ import pytest
 from sparsetoken import (
     ParameterError,
     Query,
+    Step,
     Task,
     Training,
     run_trial,
     simulate,
+    simulate_descent,
     simulate_joint,
+    simulate_message_passing,
 )
 from sparsetoken.numerics import memory
 from sparsetoken.numerics.threads import thread_pools
@@ -187,6 +191,29 @@ def test_summaries_are_means_and_standard_errors():
     assert 0 <= result.mean("separable") <= 1
     with pytest.raises(ParameterError, match="field"):
         result.mean("status")
+
+
+def test_what_is_the_same_in_all_trials_is_not_called_exact():
+    result = simulate(TASK, TRAINING, dimension=20, trials=3, classifier="vectorised")
+    assert result.standard_error("separable") == 0
+    assert "separable     1\n" in f"{result}\n"
+    assert "(exact)" not in str(result) + result._repr_html_()
+    step = Step(alpha=2.0, readout_step=1.0, bias_step=0.0, query_step=1.0)
+    assert "(exact)" not in str(simulate_descent(TASK, [step], dimension=10, trials=2))
+
+
+def test_trials_that_did_not_converge_are_told():
+    result = simulate(TASK, TRAINING, dimension=20, trials=2, classifier="pooled")
+    assert result.mean("converged") == 1
+    assert "converged" not in str(result)
+    stopped = replace(result.trials[1], converged=False, status="step_limit", message="stopped")
+    told = replace(result, trials=(result.trials[0], stopped))
+    assert told.to_dict()["converged"] == 0.5
+    assert "converged     0.5 ± 0.5" in str(told)
+    assert "converged" in told._repr_html_()
+    passing = simulate_message_passing(TASK, 1.0, dimension=20, trials=2, max_steps=1)
+    assert passing.converged == 0
+    assert "converged          0\n" in str(passing)
 
 
 def test_progress_is_told_of_every_trial():

@@ -8,7 +8,7 @@ what the batch adds outside of it is Gaussian, with a covariance that those coor
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class DescentTrials(Record):
     >>> first.trials, 0.5 < first.readout_cosine < 1
     (2, True)
     """
+
+    sampled: ClassVar[bool] = True
 
     test_error: float
     alignment: float

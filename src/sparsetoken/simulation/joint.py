@@ -5,6 +5,7 @@ No theory is known for this: the samples of every step are those of the steps be
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -68,6 +69,8 @@ class JointTrials(Record):
     >>> found.start, found.trials, found.train_error < 0.2
     ('two-step', 2, True)
     """
+
+    sampled: ClassVar[bool] = True
 
     test_error: float
     train_loss: float

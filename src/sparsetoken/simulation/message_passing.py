@@ -11,7 +11,7 @@ draws only the products with them that the algorithm asks for, each given all th
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -148,6 +148,8 @@ class MessagePassing(Record):
     >>> found.test_error < 0.1, sorted(found.uncertainty)[:2]
     (True, ['alignment', 'converged'])
     """
+
+    sampled: ClassVar[bool] = True
 
     overlap: float
     alignment: float

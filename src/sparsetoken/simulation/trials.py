@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -107,14 +107,16 @@ class Trial(Record):
 QUANTITIES = tuple(
     f.name
     for f in fields(Trial)
-    if f.name
-    not in ("trial", "status", "message", "seconds", "converged", "test_error_uncertainty")
+    if f.name not in ("trial", "status", "message", "seconds", "test_error_uncertainty")
 )
 
 
 @dataclass(frozen=True)
 class Simulation(Record):
     """Trials of one setting.
+
+    Shown as the means of all quantities, and as the share of trials whose readout was found
+    (`converged`) if that is not all of them.
 
     Attributes
     ----------
@@ -131,6 +133,8 @@ class Simulation(Record):
     >>> len(found.values("test_error")), found.standard_error("test_error") < 0.05
     (4, True)
     """
+
+    sampled: ClassVar[bool] = True
 
     task: Task
     training: Training
