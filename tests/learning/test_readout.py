@@ -295,6 +295,17 @@ def test_features_of_rank_one_by_rounding_have_a_minimum():
     assert found.solution.converged, found.solution.message
 
 
+@pytest.mark.parametrize("name", ["logistic", "hinge", "squared_hinge"])
+def test_features_lost_in_rounding_stall_without_a_warning(name):
+    # Warnings are errors here. Digits beyond the thirteenth are all that differs.
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((12, 6)) + 1e13
+    labels = np.where(rng.random(12) < 0.5, 1, -1)
+    found = fit_readout(features, labels, loss=name, ridge=0.0)
+    assert found.solution.status is Status.STALLED
+    assert np.isfinite(found.weights).all()
+
+
 def test_features_that_are_all_zero_leave_the_bias():
     labels = np.array([1, -1, 1])
     for name in ("logistic", "square", "hinge", "squared_hinge"):

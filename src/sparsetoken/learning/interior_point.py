@@ -77,6 +77,8 @@ class _Iterate:
         return float(self.dual @ self.surplus + self.violation_dual @ self.violation)
 
 
+# An iterate that overflows has a residual that is no number, and is never the best.
+@np.errstate(over="ignore", invalid="ignore")
 def minimise_hinge(
     examples: Examples,
     ridge: float,
@@ -195,7 +197,8 @@ class _Residuals:
         stationarity = float(np.hypot(np.linalg.norm(self.weights), self.bias))
         feasibility = float(np.max(np.abs(self.margin)))
         bound = float(np.abs(self.bound).sum())
-        return max(stationarity / scale, feasibility, bound, point.gap() / scale)
+        parts = [stationarity / scale, feasibility, bound, point.gap() / scale]
+        return float(np.max(parts))  # no number if one of them is none
 
 
 @dataclass(frozen=True)
