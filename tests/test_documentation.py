@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sparsetoken
-from sparsetoken import ParameterError, PoissonCount, Query, Task, Training
+from sparsetoken import ParameterError, PoissonCount, Query, Status, Task, Training
 from sparsetoken.theory import laws
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +97,19 @@ def test_sections_of_the_theory_that_the_code_cites_exist() -> None:
     cited = set(re.findall(r"docs/theory\.md,\s+section\s+(\d+(?:\.\d)?)", sources))
     assert {"2", "5", "5.1", "7"} <= cited
     assert cited <= set(headings)
+
+
+def test_names_that_the_theory_gives_to_its_symbols_are_those_of_the_code() -> None:
+    known = {status.name.lower() for status in Status}
+    for folder in ("src", "tests", "examples", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            known.add(path.stem)
+            known.update(re.findall(r"\w+", path.read_text()) if folder == "src" else ())
+    theory = re.sub(r"```.*?```", "", (ROOT / "docs/theory.md").read_text(), flags=re.DOTALL)
+    shown = re.findall(r"`([^`\n]+)`", theory)
+    names = {name for text in shown for name in re.findall(r"[A-Za-z_]\w{2,}", text)}
+    assert len(names) > 100
+    assert not names - known
 
 
 def test_the_reference_names_everything_public() -> None:
