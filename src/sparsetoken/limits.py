@@ -1,6 +1,7 @@
 """How much may be asked for: beyond these numbers memory or time would go before a result."""
 
 __all__ = [
+    "LARGEST_SEED",
     "MOST_BYTES",
     "MOST_CELLS",
     "MOST_DIMENSIONS",
@@ -23,3 +24,5 @@ MOST_HEADS = 1024  # of attention; each is fitted to all data
 MOST_REPEATS = 10**4  # of a cross-validation; all its folds are listed before the first fit
 MOST_RETRIES = 1000
 MOST_WORKERS = 1024  # processes of one machine
+# scikit-learn takes seeds of 32 bits; repeats of the folds count on from it.
+LARGEST_SEED = 2**32 - 1 - MOST_REPEATS

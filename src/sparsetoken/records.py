@@ -265,7 +265,7 @@ class Curve(Sequence[_R], Generic[_R]):
         >>> found.plot("train_loss").get_ylabel()
         'train loss'
         """
-        from sparsetoken.plotting import describe, draw_band, look_of, named, new_figure
+        from sparsetoken.plotting import axes_to_draw_in, describe, draw_band, look_of, named
 
         logarithmic = validation.boolean("logarithmic", logarithmic)
         entries = [measured(record.to_dict()) for record in self.records]
@@ -273,9 +273,9 @@ class Curve(Sequence[_R], Generic[_R]):
         quantity = quantity or self.main or known[0]
         if quantity not in known:
             raise ParameterError("quantity", quantity, "one of " + ", ".join(known))
-        if axes is None:
-            figure, (axes,) = new_figure()
-            figure.suptitle(describe(self.settings), fontsize=6, wrap=True)
+        is_new, axes = axes is None, axes_to_draw_in(axes)
+        if is_new:
+            axes.figure.suptitle(describe(self.settings), fontsize=6, wrap=True)
         heights, bars = zip(
             *((value, bar or 0.0) for value, bar in (one[quantity] for one in entries)), strict=True
         )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ParameterError",
     "boolean",
+    "callback",
     "choice",
     "generator",
     "instance",
@@ -123,6 +124,12 @@ def choice(parameter: str, value: object, options: Iterable[str]) -> str:
     return value
 
 
+def callback(parameter: str, value: object) -> None:
+    """Raise an error unless `value` is None or can be called, before there is much to tell it."""
+    if not (value is None or callable(value)):
+        raise ParameterError(parameter, value, "a function, or None")
+
+
 def several(parameter: str, value: Any, of: str) -> Iterator[Any]:
     """Return an iterator over a value if it has several entries: no single one, nor a text."""
     # numpy's arrays without an axis look iterable and are not.
@@ -136,7 +143,7 @@ def several(parameter: str, value: Any, of: str) -> Iterator[Any]:
 
 def path(parameter: str, value: Any) -> Path:
     """Return a path from a text or whatever else names a file."""
-    if not isinstance(value, str | PathLike):
+    if not isinstance(value, str | PathLike) or "\0" in str(value):
         raise ParameterError(parameter, value, "a path")
     return Path(value)
 

@@ -56,7 +56,9 @@ class Model(Protocol):
 
 
 def _class_weight(name: str, value: Any) -> Any:
-    if value is None or value == "balanced" or isinstance(value, Mapping):
+    if value is None or isinstance(value, Mapping):
+        return value
+    if isinstance(value, str) and value == "balanced":
         return value
     raise ParameterError(name, value, "None, 'balanced' or a dict {class: weight}")
 
@@ -313,7 +315,10 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # such as strings for numbers, are another kind of label.
         if not np.isin(labels, self.classes_).any():
             raise ParameterError("y", labels[0], f"labels of fit, such as {self.classes_[0]!r}")
-        return float(np.average(predicted == labels, weights=sample_weight))
+        weights = checked_weights(sample_weight, len(predicted))
+        if not weights.any():
+            raise ParameterError("sample_weight", "all 0", "weights that are not all 0")
+        return float(np.average(predicted == labels, weights=weights))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -492,7 +497,10 @@ def checked_groups(groups: Any, samples: int) -> Array | None:
     names = np.asarray(groups)
     if names.shape != (samples,):
         raise ParameterError("shape of groups", names.shape, f"({samples},), one group a sample")
-    return np.unique(names, return_inverse=True)[1]
+    try:
+        return np.unique(names, return_inverse=True)[1]
+    except TypeError:  # None among names
+        raise ParameterError("groups", groups, "names or numbers, all of one kind") from None
 
 
 def checked_weights(sample_weight: Any, samples: int) -> Array:

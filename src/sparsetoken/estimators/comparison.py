@@ -26,7 +26,7 @@ from sparsetoken.estimators.scaling import in_plain_units
 from sparsetoken.estimators.sequences import Sequences, as_sequences
 from sparsetoken.estimators.token_evidence import draw_attention, explain
 from sparsetoken.estimators.tokenwise import TokenWise
-from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
+from sparsetoken.limits import LARGEST_SEED, MOST_REPEATS, MOST_WORKERS
 from sparsetoken.records import FEW_POSITIVES, preformatted, to_frame
 from sparsetoken.uncertainty import standard_error
 from sparsetoken.validation import ParameterError, integer, rectangular, several
@@ -38,8 +38,6 @@ EXAMPLES_SHOWN = 12
 # with two folds that was one false verdict in five, and Student's law says what is clear then.
 CLEAR_ERRORS = 2.0
 ENOUGH_FOLDS = 5
-# scikit-learn takes seeds of 32 bits; repeats of the folds count on from it.
-_LARGEST_SEED = 2**32 - 1 - MOST_REPEATS
 
 
 class _Landmarks(Nystroem):  # type: ignore[misc]
@@ -298,13 +296,10 @@ class Comparison:
         return styled(self._draw)(figure)
 
     def _draw(self, figure: Any) -> Any:
-        from sparsetoken.plotting import LOOKS, new_figure
+        from sparsetoken.plotting import LOOKS, panels_to_draw_in
         from sparsetoken.plotting.style import SERIES
 
-        if figure is None:
-            figure, (left, right) = new_figure(columns=2)
-        else:
-            left, right = figure.subplots(1, 2)
+        figure, (left, right) = panels_to_draw_in(figure, 2)
         for position, row in enumerate(self.rows):
             look = LOOKS[row.name] if row.name in LOOKS else SERIES[position % len(SERIES)]
             left.errorbar(
@@ -394,7 +389,7 @@ def compare(
     y = _labels(y, len(sequences))
     groups = checked_groups(groups, len(sequences))
     scorers = _scorers(scoring, y)
-    seed = integer("seed", seed, low=0, high=_LARGEST_SEED)
+    seed = integer("seed", seed, low=0, high=LARGEST_SEED)
     workers = integer("workers", workers, low=1, high=MOST_WORKERS)
     candidates = _candidates(sequences, transformer, classifiers, seed)
     folds = _folds(cv, repeats, y, groups, seed)

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from sparsetoken.arrays import Array
+from sparsetoken.numerics.memory import require_memory
 from sparsetoken.validation import ParameterError, integer, real
 
 __all__ = ["DigitBags", "digit_bags"]
@@ -85,8 +86,11 @@ def digit_bags(
     wanted = [integer("digit", one, low=0, high=9) for one in np.atleast_1d(digit).tolist()]
     if not 1 <= len(set(wanted)) <= 9:
         raise ParameterError("digit", digit, "1 to 9 of the digits: some show no signal")
+    seed = integer("seed", seed, low=0)
     if halves_of is not None:
         halves_of = integer("halves_of", halves_of, low=1)
+    for name, count in zip(("train", "test"), counts, strict=True):
+        require_memory(f"{name} = {count} bags of {length} images", 4.0 * 64 * count * length)
     rng = np.random.default_rng([seed, length])
     images, digits = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)

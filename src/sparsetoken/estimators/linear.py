@@ -92,8 +92,8 @@ class _Linear(SequenceClassifier):
 
 
 def _summaries(name: str, value: Any) -> str:
-    parts = value.split("|") if isinstance(value, str) else [value]
-    if len(set(parts)) < len(parts) or not set(parts) <= {"mean", "max", "min"}:
+    parts = value.split("|") if isinstance(value, str) else []
+    if not parts or len(set(parts)) < len(parts) or not set(parts) <= {"mean", "max", "min"}:
         raise ParameterError(name, value, "'mean', 'max', 'min', or several joined by '|'")
     return str(value)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.validation import ParameterError
 
@@ -16,7 +17,7 @@ _EXTREMES = {"max": "ReduceMax", "min": "ReduceMin"}
 
 def write_export(arrays: dict[str, Array], path: Any) -> None:
     """Write the arrays of `export()` to an .npz or, with the package onnx, to an .onnx file."""
-    target = Path(path)
+    target = validation.path("path", path)
     if target.suffix == ".npz":
         np.savez(target, allow_pickle=False, **arrays)
     elif target.suffix == ".onnx":

@@ -302,7 +302,7 @@ def _unfolded(array: Array, length: int | None) -> Array:
         raise ParameterError(
             "columns of X", array.shape[1], f"a multiple of length = {length} for a 2-D X"
         )
-    return array.reshape(len(array), length, -1)
+    return array.reshape(len(array), length, array.shape[1] // length)
 
 
 def _token_mask(array: Any) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.metrics import with_positions
 from sparsetoken.records import preformatted, to_frame
@@ -91,6 +92,7 @@ class FreeResponseCurve:
         >>> found.at(0.0)
         1.0
         """
+        false_alarms = validation.real("false_alarms", false_alarms, low=0)
         return float(np.interp(false_alarms, self.false_alarms, self.token_recall))
 
     def to_rows(self) -> list[dict[str, float]]:
@@ -154,12 +156,11 @@ class FreeResponseCurve:
         >>> found.plot().get_ylabel()
         'informative tokens found'
         """
-        from sparsetoken.plotting import new_figure, styled
+        from sparsetoken.plotting import axes_to_draw_in, styled
 
         @styled
         def draw(axes: Any) -> Any:
-            if axes is None:
-                _, (axes,) = new_figure()
+            axes = axes_to_draw_in(axes)
             axes.step(self.false_alarms, self.token_recall, where="post")
             axes.set_xlabel("false alarms per sequence")
             axes.set_ylabel("informative tokens found")
@@ -231,8 +232,7 @@ def explain(model: Any, X: Any, *, what: str = "attention", **options: Any) -> A
     [1.0, 1.0, 1.0]
     """
     known = ("attention", "locate", "evidence", "token_scores", "transform")
-    if what not in known:
-        raise ParameterError("what", what, f"one of {known}")
+    validation.choice("what", what, known)
     final, data = _walked(model, X)
     if not hasattr(final, what):
         raise ParameterError("model", type(final).__name__, f"a classifier that has {what}()")
@@ -278,20 +278,22 @@ def plot_attention(
     >>> axes.get_xlabel()
     'token'
     """
-    from sparsetoken.plotting import new_figure, styled
+    from sparsetoken.plotting import axes_to_draw_in, styled
 
     attention = list(explain(model, X))
+    texts: list[Any] = list(range(len(attention)))
+    if labels is not None:
+        texts = list(validation.several("labels", labels, "texts"))
+    if len(texts) != len(attention):
+        raise ParameterError("length of labels", len(texts), f"{len(attention)}, one a sequence")
     marked = []
     if positions is not None:
         marked = [wanted for _, wanted in with_positions("attention", attention, positions)]
-    if axes is not None and not hasattr(axes, "imshow"):
-        raise ParameterError("axes", axes, "axes of matplotlib, or None")
 
     @styled
     def draw(axes: Any) -> Any:
-        if axes is None:
-            _, (axes,) = new_figure()
-        draw_attention(axes, attention, [str(label) for label in labels or range(len(attention))])
+        axes = axes_to_draw_in(axes)
+        draw_attention(axes, attention, [str(text) for text in texts])
         for row, wanted in enumerate(marked):
             axes.plot(wanted, np.full(len(wanted), row), "o", mfc="none", color="C3")
         axes.set_ylabel("sequence")

@@ -171,6 +171,8 @@ def features(
     known = FEATURE_MAPS[choice("classifier", classifier, FEATURE_MAPS)]
     if query is not None and not known.takes_query:
         raise ParameterError("query", "an array", f"None for {classifier!r}, which has no query")
+    inverse_temperature = real("inverse_temperature", inverse_temperature)
+    choice("nonlinearity", nonlinearity, NONLINEARITIES)
     if inverse_temperature != 1 and not known.takes_query:
         accepted = f"1 for {classifier!r}, which has no scores"
         raise ParameterError("inverse_temperature", inverse_temperature, accepted)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from sparsetoken import validation
 from sparsetoken.files import (
     FileLock,
     LockTaken,
@@ -39,7 +40,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path | None, identity: dict[str, Any]) -> None:
-        self._path = None if path is None else Path(path)
+        self._path = None if path is None else validation.path("checkpoint", path)
         self._identity = json.loads(json.dumps(identity))
         self.rows: dict[tuple[str, float], list[float]] = {}
         if self._path is None:

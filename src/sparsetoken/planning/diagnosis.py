@@ -12,7 +12,7 @@ from sparsetoken.estimators.attention import AttentionClassifier
 from sparsetoken.estimators.comparison import Comparison, ComparisonRow, compare
 from sparsetoken.estimators.scaling import in_plain_units
 from sparsetoken.estimators.sequences import as_sequences
-from sparsetoken.limits import MOST_REPEATS
+from sparsetoken.limits import LARGEST_SEED, MOST_REPEATS
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.best_training import best_cosine
 from sparsetoken.planning.learning_curve import labels_of
@@ -204,7 +204,8 @@ def diagnose(
     tokens, labels = _tokens(X, y)
     cv = validation.integer("cv", cv, low=2)
     splits = validation.integer("splits", splits, low=1, high=MOST_REPEATS)
-    seed = validation.integer("seed", seed, low=0)
+    seed = validation.integer("seed", seed, low=0, high=LARGEST_SEED)
+    validation.callback("progress", progress)
     total, done = 1 + 2 * splits, 0
 
     def one_more() -> None:

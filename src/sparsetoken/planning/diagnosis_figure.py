@@ -6,7 +6,7 @@ import numpy as np
 
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.planning.signal_estimate import Projections
-from sparsetoken.plotting import COLOURS, LOOKS, draw_boundary, new_figure, styled
+from sparsetoken.plotting import COLOURS, LOOKS, draw_boundary, panels_to_draw_in, styled
 from sparsetoken.plotting.style import SERIES
 
 if TYPE_CHECKING:
@@ -18,10 +18,7 @@ __all__ = ["draw_diagnosis"]
 @styled
 def draw_diagnosis(found: "Diagnosis", projections: Projections, figure: Any = None) -> Any:
     """Draw a diagnosis and return its figure."""
-    if figure is None:
-        figure, (left, right) = new_figure(columns=2)
-    else:
-        left, right = figure.subplots(1, 2)
+    figure, (left, right) = panels_to_draw_in(figure, 2)
     _draw_errors(left, found)
     _draw_projections(right, projections)
     doubt = "" if found.signal.normal else ", noise not normal: limits unreliable"

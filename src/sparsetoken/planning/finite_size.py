@@ -106,6 +106,7 @@ def finite_size(
     """
     dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     trials = validation.integer("trials", trials, low=4, high=MOST_TRIALS)
+    validation.callback("progress", progress)
     kind: dict[str, Any] = {"classifier": classifier, "query": query, "at": at}
     prediction = predict(task, training, tolerance=tolerance, **kind)
     limit, bar = prediction.test_error, prediction.uncertainty.test_error

@@ -9,7 +9,7 @@ import numpy as np
 from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.sequences import as_sequences
-from sparsetoken.limits import MOST_REPEATS, MOST_WORKERS
+from sparsetoken.limits import LARGEST_SEED, MOST_REPEATS, MOST_WORKERS
 from sparsetoken.planning.curve_families import families
 from sparsetoken.planning.curve_posterior import CurvePosterior, fit_curves, weighted_quantile
 from sparsetoken.planning.defaults import ASSURANCE
@@ -174,8 +174,7 @@ class Forecast(Record):
         >>> 0 <= found.at(240).error <= 1
         True
         """
-        if samples != np.inf:
-            samples = validation.real("samples", samples, low=1)
+        samples = validation.real("samples", samples, low=1, infinite=True)
         return _outlook(self._posterior, samples)
 
     def to_dict(self) -> dict[str, Any]:
@@ -337,7 +336,7 @@ def forecast(
     horizon = validation.real("horizon", horizon, low=1, high=_FURTHEST)
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     repeats = validation.integer("repeats", repeats, low=1, high=MOST_REPEATS)
-    seed = validation.integer("seed", seed, low=0)
+    seed = validation.integer("seed", seed, low=0, high=LARGEST_SEED)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     backtest = validation.boolean("backtest", backtest)
     _check_target(target, labels)

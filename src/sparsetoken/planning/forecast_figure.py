@@ -8,9 +8,9 @@ from sparsetoken.planning.curve_posterior import CurvePosterior
 from sparsetoken.plotting import (
     COLOURS,
     LOOKS,
+    axes_to_draw_in,
     draw_boundary,
     draw_simulation,
-    new_figure,
     styled,
     tidy_log_ticks,
 )
@@ -25,8 +25,7 @@ __all__ = ["draw_forecast"]
 def draw_forecast(found: "Forecast", posterior: CurvePosterior, axes: Any = None) -> Any:
     """Draw a forecast and return its axes."""
     curve, last = found.curve, found.outlooks[-1].samples
-    if axes is None:
-        _, (axes,) = new_figure(panel_height=3.2)
+    axes = axes_to_draw_in(axes, panel_height=3.2)
     look = LOOKS["attention"].named("forecast, 80 % band")
     sizes = np.geomspace(curve.sizes[0], max(last, curve.sizes[-1]), 80)
     low, middle, high = posterior.quantiles(sizes, np.array([0.1, 0.5, 0.9]))

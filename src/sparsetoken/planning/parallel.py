@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from sparsetoken import validation
 from sparsetoken.extensions import additions, make_known
 from sparsetoken.numerics.memory import path_memory
 
@@ -16,6 +17,7 @@ class Count:
     """Counts what is done for the caller's progress, which is called as progress(done, total)."""
 
     def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        validation.callback("progress", progress)
         self.total = total
         self._progress = progress
         self._done = 0

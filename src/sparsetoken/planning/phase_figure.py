@@ -10,7 +10,7 @@ from sparsetoken.plotting import (
     describe,
     look_of,
     named,
-    new_figure,
+    panels_to_draw_in,
     styled,
     tidy_log_ticks,
 )
@@ -25,10 +25,7 @@ __all__ = ["draw_phase_map"]
 def draw_phase_map(found: "PhaseMap", level: float, figure: Any = None) -> Any:
     """Draw a panel for each classifier with its contour, and one of the winners."""
     count = len(found.errors) + 1
-    if figure is None:
-        figure, panels = new_figure(columns=count, panel_height=3.0)
-    else:
-        panels = list(figure.subplots(1, count, squeeze=False).flat)
+    figure, panels = panels_to_draw_in(figure, count, panel_height=3.0)
     top = max(0.5, *(float(np.nanmax(values)) for values in found.errors.values()))
     for axes, (name, values) in zip(panels, found.errors.items(), strict=False):
         image = axes.pcolormesh(

@@ -146,6 +146,7 @@ class PhaseMap:
         >>> found.crossings(0.2).shape
         (2,)
         """
+        level = validation.real("level", level, low=0, high=1)
         validation.choice("classifier", classifier, self.errors)
         return _first_crossings(self.errors[classifier] - level, self.y_values)
 
@@ -193,6 +194,7 @@ class PhaseMap:
         >>> len(found.plot().axes) > 0
         True
         """
+        level = validation.real("level", level, low=0, high=1)
         from sparsetoken.planning.phase_figure import draw_phase_map
 
         return draw_phase_map(self, level, figure)
@@ -267,6 +269,8 @@ def phase_map(
         raise ParameterError("y", axes[1][0], f"another setting than x, {axes[0][0]}")
     with_capacity = validation.boolean("with_capacity", with_capacity)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
+    tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
+    validation.callback("progress", progress)
     work = partial(_row, task, training, axes[0], axes[1][0], tolerance)
     kinds = [*names, *(["capacity"] if with_capacity else [])]
     jobs = [(kind, float(value)) for kind in kinds for value in axes[1][1]]

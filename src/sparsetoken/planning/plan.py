@@ -341,7 +341,7 @@ def _goal(
 ) -> tuple[str, float | None]:
     """Return the metric, and the loss to reach; None for a budget."""
     given = (error, auc, samples)
-    if given.count(None) != 2:
+    if sum(one is None for one in given) != 2:
         raise ParameterError("error, auc, samples", given, "exactly one of error, auc and samples")
     if samples is not None:
         validation.integer("samples", samples, low=FEWEST_SAMPLES)

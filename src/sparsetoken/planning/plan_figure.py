@@ -17,12 +17,12 @@ from sparsetoken.planning.best_training import (
 from sparsetoken.plotting import (
     COLOURS,
     LOOKS,
+    axes_to_draw_in,
     describe,
     draw_boundary,
     draw_simulation,
     draw_theory,
     look_of,
-    new_figure,
     styled,
     tidy_log_ticks,
 )
@@ -51,14 +51,14 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     training, task = found.training, found.task
     assert training is not None
     assert found.samples is not None
-    if axes is None:
-        figure, (axes,) = new_figure()
-        figure.set_size_inches(*_SIZE)
+    is_new, axes = axes is None, axes_to_draw_in(axes)
+    if is_new:
+        axes.figure.set_size_inches(*_SIZE)
         settings = {**task.to_dict(), "dimension": found.dimension}
         chosen = {name: training.to_dict()[name] for name in _CHOSEN}
         sharing = "no split" if training.reuse else "split"
         title = f"{describe(settings)}\n{sharing}, {describe(chosen)}"
-        figure.suptitle(title, fontsize=8, color="0.35")
+        axes.figure.suptitle(title, fontsize=8, color="0.35")
     samples = found.samples * _MULTIPLES
     field, _ = GOALS[found.metric]
     outcomes = [

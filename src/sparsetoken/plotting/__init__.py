@@ -9,10 +9,12 @@ from sparsetoken.plotting.drawing import (
     tidy_log_ticks,
 )
 from sparsetoken.plotting.figures import (
+    axes_to_draw_in,
     caption,
     describe,
     named,
     new_figure,
+    panels_to_draw_in,
     save_figure,
     shared_legend,
     styled,
@@ -25,6 +27,7 @@ __all__ = [
     "LOOKS",
     "STYLE",
     "Look",
+    "axes_to_draw_in",
     "caption",
     "describe",
     "draw_band",
@@ -35,6 +38,7 @@ __all__ = [
     "look_of",
     "named",
     "new_figure",
+    "panels_to_draw_in",
     "save_figure",
     "shared_legend",
     "styled",

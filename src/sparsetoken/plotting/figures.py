@@ -8,17 +8,19 @@ from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 
 from sparsetoken.files import replacing
 from sparsetoken.plotting.style import STYLE
-from sparsetoken.validation import choice
+from sparsetoken.validation import ParameterError, choice
 
 __all__ = [
+    "axes_to_draw_in",
     "caption",
     "describe",
     "named",
     "new_figure",
+    "panels_to_draw_in",
     "save_figure",
     "shared_legend",
     "styled",
@@ -86,6 +88,24 @@ def new_figure(
     figure = Figure(figsize=(COLUMN_WIDTH * columns, panel_height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, list(grid.flat)
+
+
+def axes_to_draw_in(axes: Any, **options: Any) -> Any:
+    """Return the axes that a caller gave, or those of a new figure."""
+    if axes is None:
+        return new_figure(**options)[1][0]
+    if not isinstance(axes, Axes):
+        raise ParameterError("axes", axes, "axes of matplotlib, or None")
+    return axes
+
+
+def panels_to_draw_in(figure: Any, columns: int, **options: Any) -> tuple[Any, list[Axes]]:
+    """Return the figure that a caller gave, or a new one, with panels side by side."""
+    if figure is None:
+        return new_figure(columns=columns, **options)
+    if not isinstance(figure, FigureBase):
+        raise ParameterError("figure", figure, "a figure of matplotlib, or None")
+    return figure, list(figure.subplots(1, columns, squeeze=False).flat)
 
 
 @styled

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from sparsetoken import validation
 from sparsetoken.uncertainty import mean_and_error
 
 __all__ = ["averages", "repeated"]
@@ -14,6 +15,7 @@ def repeated(
     trial: Callable[[int], _T], trials: int, progress: Callable[[int, int], None] | None
 ) -> list[_T]:
     """Return what trials 0, 1, ... give; progress(finished, trials) is called after each."""
+    validation.callback("progress", progress)
     found = []
     for number in range(trials):
         found.append(trial(number))

@@ -10,6 +10,7 @@ from sparsetoken import validation
 from sparsetoken.arrays import Array
 from sparsetoken.informative import draw_counts
 from sparsetoken.limits import MOST_DIMENSIONS
+from sparsetoken.numerics.memory import require_memory
 from sparsetoken.task import Task
 from sparsetoken.validation import ParameterError
 
@@ -95,6 +96,7 @@ def sample(
     rng = validation.generator("rng", rng)
     count = validation.integer("count", count, low=1)
     dimension = validation.integer("dimension", dimension, low=1, high=MOST_DIMENSIONS)
+    require_memory(f"count = {count}, for the tokens,", 8.0 * count * task.length * dimension)
     xi = _signal(signal, dimension, rng)
     y = sample_labels(task, count, rng)
     places = sample_positions(task, count, rng, positions) & (y > 0)[:, None]

@@ -495,6 +495,7 @@ def simulate(
     """
     found = []
     recalibrate = validation.boolean("recalibrate", recalibrate)
+    validation.callback("progress", progress)
     settings: dict[str, Any] = {
         "classifier": classifier,
         "query": query,

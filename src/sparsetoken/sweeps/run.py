@@ -220,6 +220,7 @@ def run_cells(
     retry_failed = validation.boolean("retry_failed", retry_failed)
     validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     validation.instance("executor", executor, Executor, optional=True)
+    validation.callback("progress", progress)
     for name, given in (("function", function), ("theory", theory)):
         if not (callable(given) and hasattr(given, "__qualname__")) and (
             given is not None or name == "function"

@@ -291,6 +291,7 @@ class Store:
         ...     store.errors()
         []
         """
+        limit = validation.integer("limit", limit, low=0, high=MOST_TRIALS)
         return list(
             self._read(
                 "SELECT cell, trial, error FROM trials WHERE (cell, trial) IN (SELECT cell, trial"
@@ -364,6 +365,7 @@ class Store:
         ...     store.layouts("trials")
         [['value']]
         """
+        validation.choice("kind", kind, ("trials", "theory"))
         rows = self._sealed("layouts", "ORDER BY layout")
         return [json.loads(names) for _, found, names in rows if found == kind]
 

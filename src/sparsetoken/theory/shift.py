@@ -119,6 +119,7 @@ def shift(
     [0.04, 0.07]
     """
     validation.instance("task", task, Task)
+    validation.choice("over", over, Task.__dataclass_fields__)
     asked = validation.several("sharpness", sharpness, "numbers")
     usages = {"trained": None, **{_named(value): value for value in asked}}
     predictor = Predictor("attention", query, Usage(), tolerance)

@@ -62,10 +62,11 @@ class Usage:
     def __post_init__(self) -> None:
         validation.instance("at", self.at, Task, optional=True)
         validation.boolean("recalibrate", self.recalibrate)
-        if isinstance(self.sharpness, str) and self.sharpness != BEST:
-            accepted = f"a number >= 0, infinity or {BEST!r}"
-            raise ParameterError("at_sharpness", self.sharpness, accepted)
-        if self.sharpness is not None and self.sharpness != BEST:
+        if isinstance(self.sharpness, str):
+            if self.sharpness != BEST:
+                accepted = f"a number >= 0, infinity or {BEST!r}"
+                raise ParameterError("at_sharpness", self.sharpness, accepted)
+        elif self.sharpness is not None:
             validation.real("at_sharpness", self.sharpness, low=0, infinite=True)
 
     @property
