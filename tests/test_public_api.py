@@ -92,15 +92,24 @@ def test_arguments_stand_in_the_same_order_everywhere() -> None:
             assert pair[::-1] not in seen, f"{pair} in {function} and {seen.get(pair[::-1])}"
 
 
+def described(text: str | None) -> set[str]:
+    """Return the names of the arguments that a docstring describes."""
+    section = (text or "").partition("Parameters\n")[2].partition("\nReturns\n")[0]
+    listed = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: :|$)", section, re.MULTILINE)
+    return {one.strip("* ") for line in listed for one in line.split(",")}
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_argument_is_documented(name: str) -> None:
-    text = inspect.getdoc(getattr(sparsetoken, name)) or ""
-    if re.search(r"see `\w+` for the parameters", text):
-        return
-    described = text.partition("Parameters\n")[2].partition("\nReturns\n")[0]
-    listed = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: :|$)", described, re.MULTILINE)
-    names = {one.strip("* ") for line in listed for one in line.split(",")}
-    assert {one.name for one in FUNCTIONS[name]} <= names
+    text = inspect.getdoc(getattr(sparsetoken, name))
+    assert {one.name for one in FUNCTIONS[name]} <= described(text)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_argument_of_a_method_is_documented(name: str) -> None:
+    owner, method = name.split(".")
+    text = inspect.getdoc(getattr(getattr(sparsetoken, owner), method))
+    assert {one.name for one in METHODS[name]} <= described(text)
 
 
 def options(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Parameter]]:

@@ -59,7 +59,7 @@ def test_every_curve_draws_what_it_is_about(what: str) -> None:
 
 def test_a_curve_names_what_it_can_draw() -> None:
     found = CURVES["alpha"]()
-    with pytest.raises(ParameterError, match=r"quantity = 'test_error' .* one of alpha"):
+    with pytest.raises(ParameterError, match=r"quantity = 'test_error' .* one of 'alpha'"):
         found.plot("test_error")
     with pytest.raises(ParameterError, match=r"quantity = 'status'"):
         found.plot("status")

@@ -92,6 +92,11 @@ class CountLaw(ABC):
     def window(self, length: int) -> tuple[int, int]:
         """Return the smallest and the largest number that matter.
 
+        Parameters
+        ----------
+        length : int
+            Tokens in a sequence.
+
         Returns
         -------
         two integers
@@ -106,6 +111,13 @@ class CountLaw(ABC):
     @abstractmethod
     def log_weight(self, values: "Array", length: int) -> "Array":
         """Return the logarithm of the probability of each number, up to a constant.
+
+        Parameters
+        ----------
+        values : array of int
+            Numbers of informative tokens.
+        length : int
+            Tokens in a sequence.
 
         Returns
         -------
@@ -180,6 +192,11 @@ class BinomialCount(CountLaw):
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers within twelve standard deviations, and some.
 
+        Parameters
+        ----------
+        length : int
+            Tokens in a sequence.
+
         Returns
         -------
         two integers
@@ -195,6 +212,13 @@ class BinomialCount(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":
         """Return log [C(L, r) p^r (1-p)^(L-r)].
+
+        Parameters
+        ----------
+        values : array of int
+            Numbers of informative tokens.
+        length : int
+            Tokens in a sequence.
 
         Returns
         -------
@@ -245,6 +269,11 @@ class PoissonCount(CountLaw):
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers within twelve standard deviations, and some.
 
+        Parameters
+        ----------
+        length : int
+            Tokens in a sequence.
+
         Returns
         -------
         two integers
@@ -259,6 +288,13 @@ class PoissonCount(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":  # noqa: ARG002
         """Return log [m^r/r!].
+
+        Parameters
+        ----------
+        values : array of int
+            Numbers of informative tokens.
+        length : int
+            Tokens in a sequence.
 
         Returns
         -------
@@ -335,6 +371,11 @@ class CountTable(CountLaw):
     def window(self, length: int) -> tuple[int, int]:  # noqa: ARG002
         """Return the ends of the table.
 
+        Parameters
+        ----------
+        length : int
+            Tokens in a sequence.
+
         Returns
         -------
         two integers
@@ -349,6 +390,13 @@ class CountTable(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":  # noqa: ARG002
         """Return the logarithms of the table, -∞ for other numbers.
+
+        Parameters
+        ----------
+        values : array of int
+            Numbers of informative tokens.
+        length : int
+            Tokens in a sequence.
 
         Returns
         -------
@@ -407,6 +455,11 @@ class KeptCount(CountLaw):
     def window(self, length: int) -> tuple[int, int]:
         """Return the numbers that any number of informative tokens before leaves.
 
+        Parameters
+        ----------
+        length : int
+            Tokens in a sequence.
+
         Returns
         -------
         two integers
@@ -427,6 +480,13 @@ class KeptCount(CountLaw):
 
     def log_weight(self, values: "Array", length: int) -> "Array":
         """Return log Σ_r P(r) C(r, k) C(L-r, m-k)/C(L, m).
+
+        Parameters
+        ----------
+        values : array of int
+            Numbers of informative tokens.
+        length : int
+            Tokens in a sequence.
 
         Returns
         -------
@@ -453,6 +513,15 @@ class KeptCount(CountLaw):
 
     def draw(self, length: int, size: int, rng: "np.random.Generator | int | None") -> "Array":
         """Draw the numbers before, and what is kept of them; see `CountLaw`.
+
+        Parameters
+        ----------
+        length : int
+            Tokens in a sequence.
+        size : int
+            How many sequences.
+        rng : numpy.random.Generator, int or None
+            Whatever `numpy.random.default_rng` takes.
 
         Returns
         -------

@@ -84,6 +84,11 @@ class Loss(ABC):
     def value(self, margin: Array) -> Array:
         """Return ℓ(t).
 
+        Parameters
+        ----------
+        margin : array
+            The margins t, of any shape.
+
         Returns
         -------
         array of the shape of the margins
@@ -99,6 +104,11 @@ class Loss(ABC):
     @abstractmethod
     def slope(self, margin: Array) -> Array:
         """Return ℓ'(t); at a kink, any subgradient.
+
+        Parameters
+        ----------
+        margin : array
+            The margins t, of any shape.
 
         Returns
         -------
@@ -116,6 +126,11 @@ class Loss(ABC):
     def curvature(self, margin: Array) -> Array:
         """Return ℓ''(t) wherever it exists.
 
+        Parameters
+        ----------
+        margin : array
+            The margins t, of any shape.
+
         Returns
         -------
         array of the shape of the margins
@@ -130,6 +145,11 @@ class Loss(ABC):
 
     def derivatives(self, margin: Array) -> tuple[Array, Array, Array]:
         """Return ℓ(t), ℓ'(t) and ℓ''(t), where they share work at less cost than one by one.
+
+        Parameters
+        ----------
+        margin : array
+            The margins t, of any shape.
 
         Returns
         -------
@@ -151,6 +171,11 @@ class Loss(ABC):
 
     def prox(self, centre: ArrayLike, step: ArrayLike) -> Array:
         """Return the r that minimises ℓ(r) + (r - centre)²/(2 step), so r + step ℓ'(r) = centre.
+
+        Parameters
+        ----------
+        centre, step : array
+            Of shapes that go together; steps > 0.
 
         Returns
         -------
@@ -179,6 +204,11 @@ class Loss(ABC):
     def rough_prox(self, centre: Array, step: Array) -> Array:
         """Return `prox` to a few digits, where that is enough and cheaper.
 
+        Parameters
+        ----------
+        centre, step : array
+            Of shapes that go together; steps > 0.
+
         Returns
         -------
         array of the common shape of centre and step
@@ -195,6 +225,11 @@ class Loss(ABC):
 
     def prox_slope(self, centre: ArrayLike, step: ArrayLike) -> Array:
         """Return the derivative of `prox` in its centre, 1/(1 + step ℓ''(r)) if ℓ is smooth.
+
+        Parameters
+        ----------
+        centre, step : array
+            Of shapes that go together; steps > 0.
 
         Returns
         -------

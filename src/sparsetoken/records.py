@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from sparsetoken import validation
-from sparsetoken.validation import ParameterError
 
 __all__ = [
     "FEW_POSITIVES",
@@ -177,8 +176,13 @@ class Curve(Sequence[_R], Generic[_R]):
     def __iter__(self) -> Iterator[_R]:
         return iter(self.records)
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, quantity: str) -> list[Any]:
         """Return one quantity at every value.
+
+        Parameters
+        ----------
+        quantity : str
+            A key of the rows: the varied field, or a value of the records.
 
         Returns
         -------
@@ -195,9 +199,8 @@ class Curve(Sequence[_R], Generic[_R]):
         """
         rows = self.to_rows()
         known = list(rows[0]) if rows else []
-        if name not in known:
-            raise ParameterError("name", name, "one of " + ", ".join(known))
-        return [row[name] for row in rows]
+        validation.choice("quantity", quantity, known)
+        return [row[quantity] for row in rows]
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each value: the varied field, then the result's `to_dict()`.
@@ -270,9 +273,8 @@ class Curve(Sequence[_R], Generic[_R]):
         logarithmic = validation.boolean("logarithmic", logarithmic)
         entries = [measured(record.to_dict()) for record in self.records]
         known = [name for name, (value, _) in entries[0].items() if _is_number(value)]
-        quantity = quantity or self.main or known[0]
-        if quantity not in known:
-            raise ParameterError("quantity", quantity, "one of " + ", ".join(known))
+        quantity = self.main or known[0] if quantity is None else quantity
+        validation.choice("quantity", quantity, known)
         is_new, axes = axes is None, axes_to_draw_in(axes)
         if is_new:
             axes.figure.suptitle(describe(self.settings), fontsize=6, wrap=True)

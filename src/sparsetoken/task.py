@@ -74,6 +74,11 @@ class _Settings:
     def replace(self, **changes: Any) -> Self:
         """Return a copy with the named fields changed, validated anew.
 
+        Parameters
+        ----------
+        **changes
+            New values by the names of the fields.
+
         Returns
         -------
         the same kind of object
@@ -109,6 +114,11 @@ class _Settings:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Make the object from a dictionary such as `to_dict` gives.
+
+        Parameters
+        ----------
+        values : mapping
+            Values by the names of the fields; those with a default may be left out.
 
         Returns
         -------
@@ -221,6 +231,11 @@ class Task(_Settings):
 
         R becomes hypergeometric. Train on it, or test on it (`at=task.keep(5)`).
 
+        Parameters
+        ----------
+        keep : int
+            From 2 to the length.
+
         Returns
         -------
         Task
@@ -307,6 +322,11 @@ class Training(_Settings):
 
     def share_out(self, alpha: float) -> "Training":
         """Return the training with so many samples per dimension in all, shared out as before.
+
+        Parameters
+        ----------
+        alpha : float > 0
+            All samples, per dimension.
 
         Returns
         -------

@@ -189,7 +189,7 @@ def test_summaries_are_means_and_standard_errors():
     assert row["test_error_uncertainty"] == result.standard_error("test_error")
     assert "alignment" not in row
     assert 0 <= result.mean("separable") <= 1
-    with pytest.raises(ParameterError, match="field"):
+    with pytest.raises(ParameterError, match="quantity"):
         result.mean("status")
 
 

@@ -279,6 +279,11 @@ class Comparison:
     def plot(self, *, figure: Any = None) -> Any:
         """Draw the errors, and the attention in sequences of the test folds; return the figure.
 
+        Parameters
+        ----------
+        figure : matplotlib Figure or SubFigure, optional
+            Where to draw, side by side; in a new one if not given.
+
         Returns
         -------
         matplotlib Figure

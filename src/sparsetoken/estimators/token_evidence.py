@@ -81,6 +81,10 @@ class FreeResponseCurve:
     def at(self, false_alarms: float) -> float:
         """Return the share found at this many false alarms per sequence.
 
+        Parameters
+        ----------
+        false_alarms : float >= 0
+
         Returns
         -------
         float
@@ -144,6 +148,11 @@ class FreeResponseCurve:
 
     def plot(self, *, axes: Any = None) -> Any:
         """Draw the curve; return the axes.
+
+        Parameters
+        ----------
+        axes : matplotlib Axes, optional
+            Where to draw; in a new figure if not given.
 
         Returns
         -------

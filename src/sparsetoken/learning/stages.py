@@ -71,6 +71,10 @@ class TrainedModel:
     def decision(self, X: ArrayLike) -> Array:
         """Return ⟨f(X), w⟩ + b for each sequence of X (n, L, d).
 
+        Parameters
+        ----------
+        X : array of shape (n, L, d)
+
         Returns
         -------
         array of shape (n,)
@@ -108,6 +112,10 @@ class TrainedModel:
 
     def predict(self, X: ArrayLike) -> Array:
         """Return the predicted labels, -1 or +1.
+
+        Parameters
+        ----------
+        X : array of shape (n, L, d)
 
         Returns
         -------

@@ -142,6 +142,11 @@ class Diagnosis(Record):
     def plot(self, *, figure: Any = None) -> Any:
         """Draw errors with their limits, and the tokens along the learnt direction.
 
+        Parameters
+        ----------
+        figure : matplotlib Figure or SubFigure, optional
+            Where to draw, side by side; in a new one if not given.
+
         Returns
         -------
         matplotlib Figure

@@ -162,6 +162,11 @@ class Forecast(Record):
     def at(self, samples: float) -> Outlook:
         """Return the predicted error for another number of training samples.
 
+        Parameters
+        ----------
+        samples : float
+            At least 1; infinity for what no number of them goes below.
+
         Returns
         -------
         Outlook
@@ -251,6 +256,11 @@ class Forecast(Record):
 
     def plot(self, *, axes: Any = None) -> Any:
         """Draw measured errors, the forecast with its band, the target and the answer.
+
+        Parameters
+        ----------
+        axes : matplotlib Axes, optional
+            Where to draw; in a new figure if not given.
 
         Returns
         -------

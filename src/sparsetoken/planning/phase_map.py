@@ -133,6 +133,13 @@ class PhaseMap:
         Between two values of y by linear interpolation. The least value of y where that is enough:
         less may be, too.
 
+        Parameters
+        ----------
+        level : float in [0, 1], default 0.05
+            A test error.
+        classifier : str, default "attention"
+            One of those of the map.
+
         Returns
         -------
         array with a number for each value of x
@@ -152,6 +159,11 @@ class PhaseMap:
 
     def equality(self, rival: str = "pooled") -> Array:
         """Return for each value of x the least y from which attention is no worse than a rival.
+
+        Parameters
+        ----------
+        rival : str, default "pooled"
+            Another classifier of the map.
 
         Returns
         -------
@@ -180,6 +192,13 @@ class PhaseMap:
 
     def plot(self, *, level: float = 0.05, figure: Any = None) -> Any:
         """Draw a panel for each classifier and one of the winners; return the figure.
+
+        Parameters
+        ----------
+        level : float in [0, 1], default 0.05
+            The error along which to draw a line.
+        figure : matplotlib Figure or SubFigure, optional
+            Where to draw, side by side; in a new one if not given.
 
         Returns
         -------

@@ -155,6 +155,11 @@ class Plan(Record):
 
         There is an example in `plan`.
 
+        Parameters
+        ----------
+        axes : matplotlib Axes, optional
+            Where to draw; in a new figure if not given.
+
         Returns
         -------
         matplotlib Axes

@@ -81,6 +81,13 @@ class LearntDirection:
 
         It is that of a signal of strength θ√(estimated overlap) along the direction.
 
+        Parameters
+        ----------
+        task : Task
+            What the sequences are of; its strength and number of informative tokens are taken as
+            known.
+        X : array of shape (n, L, d)
+
         Returns
         -------
         array of shape (n,)
@@ -102,6 +109,13 @@ class LearntDirection:
 
     def predict(self, task: Task, X: ArrayLike) -> Array:
         """Return the predicted labels, -1 or +1.
+
+        Parameters
+        ----------
+        task : Task
+            What the sequences are of; its strength and number of informative tokens are taken as
+            known.
+        X : array of shape (n, L, d)
 
         Returns
         -------

@@ -153,8 +153,13 @@ class Simulation(Record):
         ordered = tuple(sorted(self.trials, key=lambda trial: trial.trial))
         object.__setattr__(self, "trials", ordered)
 
-    def values(self, field: str) -> list[float]:
-        """Return a field of every trial that has it, as numbers (True is 1).
+    def values(self, quantity: str) -> list[float]:
+        """Return a quantity of every trial that has it, as numbers (True is 1).
+
+        Parameters
+        ----------
+        quantity : str
+            A field of `Trial` that is a number.
 
         Returns
         -------
@@ -167,12 +172,17 @@ class Simulation(Record):
         >>> len(found.values("test_error"))
         3
         """
-        validation.choice("field", field, QUANTITIES)
-        found = (getattr(trial, field) for trial in self.trials)
+        validation.choice("quantity", quantity, QUANTITIES)
+        found = (getattr(trial, quantity) for trial in self.trials)
         return [float(value) for value in found if value is not None]
 
-    def mean(self, field: str) -> float | None:
-        """Return the mean of a field over the trials that have it; None if none has.
+    def mean(self, quantity: str) -> float | None:
+        """Return the mean of a quantity over the trials that have it; None if none has.
+
+        Parameters
+        ----------
+        quantity : str
+            A field of `Trial` that is a number.
 
         Returns
         -------
@@ -185,10 +195,15 @@ class Simulation(Record):
         >>> found.mean("test_error") == sum(found.values("test_error")) / 3
         True
         """
-        return mean_and_error(self.values(field))[0]
+        return mean_and_error(self.values(quantity))[0]
 
-    def standard_error(self, field: str) -> float | None:
+    def standard_error(self, quantity: str) -> float | None:
         """Return the standard error of the mean; None with fewer than two values.
+
+        Parameters
+        ----------
+        quantity : str
+            A field of `Trial` that is a number.
 
         Returns
         -------
@@ -201,7 +216,7 @@ class Simulation(Record):
         >>> 0 < found.standard_error("test_error") < 0.1
         True
         """
-        return mean_and_error(self.values(field))[1]
+        return mean_and_error(self.values(quantity))[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mean of every quantity, its standard error under name_uncertainty.

@@ -275,6 +275,11 @@ class Store:
     def errors(self, limit: int = 5) -> list[tuple[int, int | None, str]]:
         """Return (cell, trial or None for theory, error) of the first few failures.
 
+        Parameters
+        ----------
+        limit : int, default 5
+            At most so many.
+
         Returns
         -------
         list of tuples
@@ -349,6 +354,10 @@ class Store:
     def layouts(self, kind: str) -> list[list[str]]:
         """Return the lists of fields that results of "trials" or of the "theory" have.
 
+        Parameters
+        ----------
+        kind : "trials" or "theory"
+
         Returns
         -------
         list of lists of str
@@ -371,6 +380,10 @@ class Store:
 
     def columns(self, kind: str) -> list[str]:
         """Return the names of all result fields of "trials" or of the "theory".
+
+        Parameters
+        ----------
+        kind : "trials" or "theory"
 
         Returns
         -------

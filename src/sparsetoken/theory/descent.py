@@ -108,6 +108,13 @@ class DescentState(Ranked, Record):
     def fitted(self, task: Task, training: Training) -> Prediction:
         """Predict a readout fitted on alpha1 d fresh samples, with the query of this state.
 
+        Parameters
+        ----------
+        task : Task
+            The one of the descent.
+        training : Training
+            Its alpha1, loss and ridge are those of the readout.
+
         Returns
         -------
         Prediction

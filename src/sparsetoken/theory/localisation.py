@@ -98,6 +98,10 @@ class Localisation(Record):
     def top(self, count: int) -> float:
         """Return the probability that one of the `count` most attended tokens is informative.
 
+        Parameters
+        ----------
+        count : int >= 1
+
         Returns
         -------
         float
@@ -113,6 +117,11 @@ class Localisation(Record):
 
     def free_response(self, false_alarms: Iterable[float] | None = None) -> Curve[FreeResponse]:
         """Return hits against false alarms per sequence, at the given numbers of false alarms.
+
+        Parameters
+        ----------
+        false_alarms : iterable of float, optional
+            Numbers per sequence: more than 0, less than there are tokens without signal.
 
         Returns
         -------

@@ -198,6 +198,11 @@ class Prediction(Ranked, Record):
     def metrics(self, *names: str) -> dict[str, float]:
         """Return quantities of `METRICS` by name, each with its error bar under name_uncertainty.
 
+        Parameters
+        ----------
+        *names : str
+            Of "auc", "average_precision", "balanced_error", "attended_mass" and "hit_rate".
+
         Returns
         -------
         dict

@@ -186,6 +186,10 @@ class Ranking(Record):
     def at_recall(self, recall: float) -> OperatingPoint:
         """Return the operating point with the given recall.
 
+        Parameters
+        ----------
+        recall : float in (0, 1)
+
         Returns
         -------
         OperatingPoint
@@ -203,6 +207,10 @@ class Ranking(Record):
 
     def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
         """Return the operating point with the given false-alarm rate.
+
+        Parameters
+        ----------
+        rate : float in (0, 1)
 
         Returns
         -------
@@ -222,6 +230,11 @@ class Ranking(Record):
     def at_threshold(self, threshold: float) -> OperatingPoint:
         """Return the operating point of a threshold on the score.
 
+        Parameters
+        ----------
+        threshold : float
+            Scores above it are called positive.
+
         Returns
         -------
         OperatingPoint
@@ -239,6 +252,10 @@ class Ranking(Record):
 
     def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
         """Return recall against false-alarm rate, at the given rates or at well-chosen ones.
+
+        Parameters
+        ----------
+        false_alarm_rates : iterable of float in (0, 1), optional
 
         Returns
         -------
@@ -259,6 +276,10 @@ class Ranking(Record):
     def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
         """Return precision against recall, at the given recalls or at well-chosen ones.
 
+        Parameters
+        ----------
+        recalls : iterable of float in (0, 1), optional
+
         Returns
         -------
         Curve of OperatingPoint
@@ -277,6 +298,11 @@ class Ranking(Record):
 
     def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
         """Return P(y = +1 | score) against the score, over the range that holds 99.8 % of them.
+
+        Parameters
+        ----------
+        scores : iterable of float, optional
+            Where; by default 61 values over the range that holds 99.8 % of all scores.
 
         Returns
         -------
@@ -415,6 +441,10 @@ class Ranked:
     def at_recall(self, recall: float) -> OperatingPoint:
         """Return the threshold with the given recall, and what else it gives.
 
+        Parameters
+        ----------
+        recall : float in (0, 1)
+
         Returns
         -------
         OperatingPoint
@@ -431,6 +461,10 @@ class Ranked:
     def at_false_alarm_rate(self, rate: float) -> OperatingPoint:
         """Return the threshold with the given false-alarm rate, and what else it gives.
 
+        Parameters
+        ----------
+        rate : float in (0, 1)
+
         Returns
         -------
         OperatingPoint
@@ -446,6 +480,10 @@ class Ranked:
 
     def roc(self, false_alarm_rates: Iterable[float] | None = None) -> Curve[OperatingPoint]:
         """Return recall against false-alarm rate.
+
+        Parameters
+        ----------
+        false_alarm_rates : iterable of float in (0, 1), optional
 
         Returns
         -------
@@ -464,6 +502,10 @@ class Ranked:
     def precision_recall(self, recalls: Iterable[float] | None = None) -> Curve[OperatingPoint]:
         """Return precision against recall.
 
+        Parameters
+        ----------
+        recalls : iterable of float in (0, 1), optional
+
         Returns
         -------
         Curve of OperatingPoint
@@ -479,6 +521,11 @@ class Ranked:
 
     def calibration(self, scores: Iterable[float] | None = None) -> Curve[CalibrationPoint]:
         """Return the probability of a positive label against the score.
+
+        Parameters
+        ----------
+        scores : iterable of float, optional
+            Where; by default 61 values over the range that holds 99.8 % of all scores.
 
         Returns
         -------
