@@ -176,8 +176,6 @@ def test_several_values_where_one_is_wanted_are_refused(
 NO_NAMES = np.array([None] * 60)
 DATA: list[tuple[str, Callable[[], Any]]] = [
     ("groups", lambda: st.PooledClassifier().fit(X, Y, groups=NO_NAMES)),
-    ("y", lambda: st.learn_direction(TASK, X, NO_NAMES)),
-    ("labels", lambda: st.separability(X[:, 0], NO_NAMES)),
     ("labels", lambda: st.separability(X[:, 0], ["yes"] * 60)),
     ("sample_weight", lambda: FITTED.score(X, Y, sample_weight=["a"] * 60)),
     ("shape of sample_weight", lambda: FITTED.score(X, Y, sample_weight=[1.0])),
