@@ -167,6 +167,18 @@ def test_seeds_are_0_unless_another_is_named() -> None:
     assert {one.default for one in seeds} == {0}
 
 
+def test_every_simulation_has_as_many_trials_unless_asked_for_others() -> None:
+    asked = {
+        name: one.default
+        for name, parameters in FUNCTIONS.items()
+        for one in parameters
+        if one.name == "trials" and name.startswith("simulate")
+    }
+    assert asked == dict.fromkeys(
+        ("simulate", "simulate_descent", "simulate_joint", "simulate_message_passing"), 8
+    )
+
+
 def test_rng_is_whatever_numpy_makes_a_generator_of() -> None:
     task, law = Task(4, BinomialCount(0.4), 2.0), BinomialCount(0.4)
     wanted = sample(task, 9, dimension=5, rng=np.random.default_rng(3))

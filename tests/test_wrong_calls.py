@@ -109,6 +109,11 @@ SINGLES: list[tuple[str, Callable[[], Any]]] = [
     ("metrics", lambda: st.simulate(TASK, TRAINING, dimension=20, trials=1, metrics="auc")),
     ("cells", lambda: st.run_cells({"a": 1}, "none", function=max, trials=1)),
     ("cells", lambda: st.run_cells([1], "none", function=max, trials=1)),
+    (
+        "theory_ignores",
+        lambda: st.run_cells([{"a": 1}], "none", function=max, trials=1, theory_ignores=["a"]),
+    ),
+    ("repeats", lambda: st.diagnose(X, Y, repeats=None)),
     ("imports", lambda: st.run_cells([{"a": 1}], "none", function=max, trials=1, imports="re")),
     ("loss", lambda: st.unregister_loss("square")),
 ]

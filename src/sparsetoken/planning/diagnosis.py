@@ -208,6 +208,7 @@ def diagnose(
     X = in_plain_units(X)
     tokens, labels = _tokens(X, y)
     cv = validation.integer("cv", cv, low=2)
+    repeats = validation.integer("repeats", repeats, low=1, high=MOST_REPEATS)
     splits = validation.integer("splits", splits, low=1, high=MOST_REPEATS)
     seed = validation.integer("seed", seed, low=0, high=LARGEST_SEED)
     validation.callback("progress", progress)

@@ -468,7 +468,7 @@ def simulate(
     training: Training,
     *,
     dimension: int,
-    trials: int,
+    trials: int = 8,
     classifier: str = "attention",
     query: Query | None = None,
     sampler: str = "reduced",

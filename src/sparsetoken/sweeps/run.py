@@ -120,7 +120,7 @@ def run_sweep(
         function=simulate_trial,
         trials=study.trials,
         theory=_theory(study),
-        theory_ignores=THEORY_IGNORES,
+        theory_ignores=THEORY_IGNORES if study.theory else (),
         imports=study.imports,
         workers=workers,
         dask=dask,
@@ -234,6 +234,9 @@ def run_cells(
         raise validation.ParameterError("workers", workers, "1 beside dask, which has its own")
     imports = tuple(validation.several("imports", imports, "modules"))
     theory_ignores = tuple(validation.several("theory_ignores", theory_ignores, "settings"))
+    if theory_ignores and theory is None:
+        accepted = "none without theory, which alone could ignore settings"
+        raise validation.ParameterError("theory_ignores", theory_ignores, accepted)
     store = validation.path("store", store)
     _check_cells(cells, trials)
     known_as = fingerprint(cells, function, theory, imports)
