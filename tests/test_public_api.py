@@ -86,7 +86,9 @@ def test_what_comes_after_the_objects_has_to_be_named(name: str) -> None:
 
 def test_arguments_stand_in_the_same_order_everywhere() -> None:
     seen: dict[tuple[str, str], str] = {}
-    for function, parameters in FUNCTIONS.items():
+    every = {**FUNCTIONS, **METHODS, **CONSTRUCTORS}
+    del every["Study"]  # the keys of a file
+    for function, parameters in every.items():
         for pair in itertools.combinations([one.name for one in parameters], 2):
             seen.setdefault(pair, function)
             assert pair[::-1] not in seen, f"{pair} in {function} and {seen.get(pair[::-1])}"

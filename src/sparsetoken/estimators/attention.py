@@ -45,12 +45,12 @@ class AttentionClassifier(Attending):
     split : float in (0, 1) or None, default None
         Share of the samples used for the query alone, the rest for the readout; None uses all for
         both.
+    loss : str, default "logistic"
+        One of `sparsetoken.loss_names()`; with `refine`, a smooth one.
     ridge : float or "auto", default "auto"
         Penalty (ridge/2)‖s w‖² beside the mean loss, where s is the spread of the features (when
         refined, of the tokens), and on q if it is refined and not tied. "auto" chooses from a path
         on held-out samples.
-    loss : str, default "logistic"
-        One of `sparsetoken.loss_names()`; with `refine`, a smooth one.
     class_weight : None, "balanced" or dict, default None
     max_iter : int, default 300
         Most iterations of L-BFGS for a head.
@@ -96,8 +96,8 @@ class AttentionClassifier(Attending):
         sharpness: float | str = "auto",
         whiten: bool | str = "auto",
         split: float | None = None,
-        ridge: float | str = "auto",
         loss: str = "logistic",
+        ridge: float | str = "auto",
         class_weight: Any = None,
         max_iter: int = 300,
         tol: float = 1e-5,
@@ -131,7 +131,7 @@ class ElementwiseAttentionClassifier(Attending):
     ----------
     nonlinearity : "sigmoid", "tanh", "linear" or "exp", default "sigmoid"
         σ, token by token. The exponential is capped at e³⁰.
-    heads, refine, tied, sharpness, whiten, split, ridge, loss, class_weight, max_iter, tol, \
+    heads, refine, tied, sharpness, whiten, split, loss, ridge, class_weight, max_iter, tol, \
 verbose, length, random_state
         As in `AttentionClassifier`.
 
@@ -159,8 +159,8 @@ verbose, length, random_state
         sharpness: float | str = "auto",
         whiten: bool | str = "auto",
         split: float | None = None,
-        ridge: float | str = "auto",
         loss: str = "logistic",
+        ridge: float | str = "auto",
         class_weight: Any = None,
         max_iter: int = 300,
         tol: float = 1e-5,

@@ -105,11 +105,11 @@ class PooledClassifier(_Linear):
     ----------
     pooling : "mean", "max", "min" or several joined by "|", default "mean"
         Taken coordinate by coordinate; "mean|max|min" puts all three side by side.
+    loss : str, default "logistic"
+        One of `sparsetoken.loss_names()`.
     ridge : float or "auto", default "auto"
         Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised. "auto" chooses among
         1e-4, 1e-3, ..., 1 on held-out samples.
-    loss : str, default "logistic"
-        One of `sparsetoken.loss_names()`.
     class_weight : None, "balanced" or dict, default None
     length : int, optional
         Tokens in a row of a 2-D X; None for an X of another form.
@@ -139,8 +139,8 @@ class PooledClassifier(_Linear):
         self,
         *,
         pooling: str = "mean",
-        ridge: float | str = "auto",
         loss: str = "logistic",
+        ridge: float | str = "auto",
         class_weight: Any = None,
         length: int | None = None,
     ) -> None:
@@ -159,11 +159,11 @@ class VectorisedClassifier(_Linear):
 
     Parameters
     ----------
+    loss : str, default "logistic"
+        One of `sparsetoken.loss_names()`.
     ridge : float or "auto", default "auto"
         Penalty (ridge/2)‖w‖² beside the mean loss; features are standardised. "auto" chooses among
         1e-4, 1e-3, ..., 1 on held-out samples.
-    loss : str, default "logistic"
-        One of `sparsetoken.loss_names()`.
     class_weight : None, "balanced" or dict, default None
     length : int, optional
         Tokens in a row of a 2-D X; None for an X of another form.
@@ -186,8 +186,8 @@ class VectorisedClassifier(_Linear):
     def __init__(
         self,
         *,
-        ridge: float | str = "auto",
         loss: str = "logistic",
+        ridge: float | str = "auto",
         class_weight: Any = None,
         length: int | None = None,
     ) -> None:
