@@ -149,6 +149,17 @@ def test_every_room_has_its_rule() -> None:
     assert rooms <= set(MAY_IMPORT) | LEAVES
 
 
+def test_the_list_of_rooms_goes_up_from_what_others_are_built_on() -> None:
+    listed = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
+    )
+    rows = [set(re.findall(r"\w+", row)) for row in listed]
+    assert set.union(*rows) - LEAVES == set(MAY_IMPORT)
+    for place, row in enumerate(rows):
+        below = set.union(set(), *rows[: place + 1])
+        assert all(MAY_IMPORT.get(room, set()) <= below for room in row), row
+
+
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
