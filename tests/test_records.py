@@ -1,5 +1,6 @@
 """Results as flat records, and curves that draw themselves."""
 
+import html
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from sparsetoken import (
     Curve,
     ParameterError,
+    PooledClassifier,
     Query,
     Solution,
     Status,
@@ -17,12 +19,19 @@ from sparsetoken import (
     Task,
     Training,
     capacity_curve,
+    compare,
     curve,
     descend,
+    diagnose,
     floor_curve,
+    forecast,
     localise,
+    phase_map,
+    plan,
     predict,
+    sample,
     shift,
+    simulate,
     simulate_descent,
     strength_curve,
 )
@@ -55,6 +64,40 @@ def test_every_curve_draws_what_it_is_about(what: str) -> None:
     np.testing.assert_allclose(line.get_ydata(), found.column(name))
     assert axes.get_ylabel().startswith(name.replace("_", " "))
     assert axes.get_xlabel().startswith(found.over.replace("_", " "))
+
+
+X, Y = sample(Task(4, 1, 4.0), 80, dimension=5, rng=0)[:2]
+LARGE: dict[str, Callable[[], Any]] = {
+    "Plan of 99 samples in 9 dimensions": lambda: plan(
+        Task(4, 1, 4.0), dimension=9, samples=99, trials=0
+    ),
+    "Plan out of reach in 9 dimensions": lambda: plan(
+        Task(4, 1, 4.0), dimension=9, error=0.01, trials=0
+    ),
+    "PhaseMap of 4 cells over strength and alpha": lambda: phase_map(
+        TASK, TRAINING, x=("strength", [1, 4]), y=("alpha", [1, 2]), tolerance=0.1
+    ),
+    "Forecast for PooledClassifier from 80 samples": lambda: forecast(
+        PooledClassifier(ridge=0.1), X, Y, repeats=1, backtest=False
+    ),
+    "Diagnosis of 80 samples: ": lambda: diagnose(X, Y, cv=2, splits=1),
+    "Comparison of pooled, max-pooled": lambda: compare(X, Y, cv=2, repeats=1),
+}
+
+
+@pytest.mark.parametrize("line", LARGE)
+def test_results_of_many_parts_are_one_line_and_in_notebooks_what_is_printed(line: str) -> None:
+    found = LARGE[line]()
+    assert repr(found).startswith(f"<{line}")
+    assert len(repr(found)) < 200
+    shown = found._repr_html_()
+    assert shown.startswith("<pre>")
+    assert html.unescape(shown.removeprefix("<pre>").removesuffix("</pre>")) == str(found)
+
+
+def test_a_simulation_is_one_line_however_many_trials_it_has() -> None:
+    found = simulate(TASK, TRAINING, dimension=10, trials=30, classifier="pooled")
+    assert repr(found) == "<Simulation of 30 trials of pooled in 10 dimensions>"
 
 
 def test_a_curve_names_what_it_can_draw() -> None:

@@ -251,6 +251,9 @@ class Comparison:
             f"{max(own, other)}), or "
         )
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(row.name for row in self.rows)}>"
+
     def __str__(self) -> str:
         width = max(len(row.name) for row in self.rows)
         width = max(width, len("classifier"))

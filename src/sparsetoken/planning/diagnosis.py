@@ -22,7 +22,7 @@ from sparsetoken.planning.signal_estimate import (
     Tokens,
     estimate_signal,
 )
-from sparsetoken.records import Record, with_error
+from sparsetoken.records import Record, preformatted, with_error
 from sparsetoken.task import Task
 from sparsetoken.theory.floor import floor
 from sparsetoken.theory.oracle import oracle, required_strength
@@ -136,8 +136,14 @@ class Diagnosis(Record):
         flat |= {f"{name}_limit": value for name, value in self.limits.items()}
         return flat | {"verdict": self.verdict, "findings": [str(one) for one in self.findings]}
 
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.samples:,} samples: {self.verdict}>"
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def plot(self, *, figure: Any = None) -> Any:
         """Draw errors with their limits, and the tokens along the learnt direction.

@@ -25,7 +25,7 @@ from sparsetoken.planning.learning_curve import (
     rows_of,
 )
 from sparsetoken.planning.parallel import Count
-from sparsetoken.records import Record, to_frame
+from sparsetoken.records import Record, preformatted, to_frame
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Backtest", "Forecast", "Outlook", "RequiredSamples", "agrees", "forecast"]
@@ -251,8 +251,14 @@ class Forecast(Record):
         """
         return to_frame(self.to_rows())
 
+    def __repr__(self) -> str:
+        return f"<Forecast for {self.model} from {self.curve.samples:,} samples>"
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def plot(self, *, axes: Any = None) -> Any:
         """Draw measured errors, the forecast with its band, the target and the answer.

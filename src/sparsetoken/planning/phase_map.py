@@ -184,6 +184,9 @@ class PhaseMap:
             raise ParameterError("classifiers", tuple(self.errors), accepted)
         return _first_crossings(self.errors["attention"] - self.errors[rival], self.y_values)
 
+    def __repr__(self) -> str:
+        return f"<PhaseMap of {self.winners.size:,} cells over {self.x} and {self.y}>"
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 

@@ -34,7 +34,7 @@ from sparsetoken.planning.sensitivity import (
     sensitivities,
 )
 from sparsetoken.planning.study_text import study_text
-from sparsetoken.records import Record, rate_text, share_text, with_error
+from sparsetoken.records import Record, preformatted, rate_text, share_text, with_error
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment
 from sparsetoken.theory.laws import LAWS
@@ -147,8 +147,15 @@ class Plan(Record):
             raise ParameterError("plan", self.target, accepted)
         return self.training
 
+    def __repr__(self) -> str:
+        found = "out of reach" if self.samples is None else f"of {self.samples:,} samples"
+        return f"<Plan {found} in {self.dimension:,} dimensions>"
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def plot(self, *, axes: Any = None) -> Any:
         """Draw the predicted errors against the number of samples, with the plan marked.

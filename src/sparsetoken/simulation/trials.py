@@ -241,6 +241,12 @@ class Simulation(Record):
                     flat[name + UNCERTAINTY] = error
         return flat
 
+    def __repr__(self) -> str:
+        return (
+            f"<Simulation of {len(self.trials):,} trials of {self.classifier} in "
+            f"{self.dimension:,} dimensions>"
+        )
+
     def settings(self) -> dict[str, Any]:
         """Return what was simulated, as plain values.
 
