@@ -544,3 +544,13 @@ def test_a_slope_is_taken_over_more_than_the_bar(
     monkeypatch.setattr(type(search._fixed), "least", lambda *_: found)
     search._polished(1.0)
     assert taken == pytest.approx(steps)
+
+
+@pytest.mark.parametrize("task", [Task(30, 1, 2.9), Task(26, 3, 2.86, 0.03)])
+def test_the_bar_covers_what_another_sharpness_would_gain(task: Task) -> None:
+    # The best sharpness is looked for on few points, some tenths of its logarithm away.
+    found = oracle(task)
+    assert found.sharpness is not None
+    for factor in np.exp(np.linspace(-0.3, 0.3, 7)):
+        other = oracle(task, sharpness=float(factor * found.sharpness), tolerance=1e-3)
+        assert found.test_error - other.test_error < found.uncertainty + other.uncertainty

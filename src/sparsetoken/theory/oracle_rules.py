@@ -7,7 +7,7 @@ none of luck's.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -63,10 +63,15 @@ _LOG_ACCURACY = 0.05
 _FLAT = 0.003
 # Local minima that differ by less than this fraction on few points may come in the other order on more.
 _CLOSE = 0.05
+# Few points place the best sharpness some tenths of its logarithm away: a parabola through errors this
+# far to either side tells what is left to gain, and is believed so many such steps from its middle.
+_NEAR_STEP = 0.25
+_NEAR_REACH = 1.5
 # A choice that moves the error by less than this part of the tolerance may stay undecided.
 _UNDECIDED = 0.1
 
-# Below this sharpness the mean of all tokens says more than the largest one; less so of rare errors.
+# Below this sharpness the mean of all tokens says more than the largest one; of rare errors it may
+# only below the second.
 _MILD_SHARPNESS = 0.5
 _RARE_MILD_SHARPNESS = 0.2
 
@@ -268,6 +273,8 @@ class _WithSharpness(Rule):
     Attributes
     ----------
     sharpness : float or None
+    searched : bool
+        Whether that is the best one that was found, and none that was asked for.
     rivals : tuple of float
         Other κ that may be better than this one on more points.
     size : int
@@ -279,6 +286,7 @@ class _WithSharpness(Rule):
     def __init__(self, task: Task, sharpness: float | None) -> None:
         self._task = task
         self.sharpness = sharpness
+        self.searched = False
         self.rivals: tuple[float, ...] = ()
         many = task.counts.mean > _MANY
         self.size = _LARGE_SEARCH_SIZE if many else _SEARCH_SIZE
@@ -320,6 +328,7 @@ class _WithSharpness(Rule):
         fixed.size = max([self.size, *(size for share, size in _WEAK.items() if weak > share)])
         found = sorted(fixed._least_near(strength, place, errors, rare) for place in _low(errors))
         (least, fixed.sharpness), *others = found
+        fixed.searched = True
         fixed.rivals = tuple(value for error, value in others if error < (1 + _CLOSE) * least)
         return fixed
 
@@ -369,15 +378,23 @@ class LargestTokenRule(_WithSharpness):
         self._known: dict[tuple[int, int, bool], LargestTokenErrors] = {}
 
     def _errors(
-        self, strength: float, sharpness: float, size: int, stream: int, rare: bool
+        self,
+        strength: float,
+        sharpness: float,
+        size: int,
+        stream: int,
+        rare: bool,
+        like: float | None = None,
     ) -> ThresholdErrors:
+        """Return the errors on points of a stream, integrated as for the sharpness that it is `like`."""
         key = (size, stream, rare)
         if key not in self._known:
             self._known[key] = LargestTokenErrors(
                 self._task, size, stream=stream, rare=rare, normalised=self.normalised
             )
         known = self._known[key]
-        mild = self.normalised and sharpness < (_RARE_MILD_SHARPNESS if rare else _MILD_SHARPNESS)
+        mildest = _RARE_MILD_SHARPNESS if rare else _MILD_SHARPNESS
+        mild = self.normalised and (sharpness if like is None else like) < mildest
         errors = known.at(strength, sharpness, mean=mild)
         if mild and rare:
             # Whichever direction is not integrated may hide rare errors, never make them.
@@ -404,13 +421,39 @@ class LargestTokenRule(_WithSharpness):
             gains = {other.sharpness: best.gain(other) for other in others}
             missed = best.gained + max(gains.values(), default=0.0)
             found = MeasuredError.of(best.positive, best.negative, missed)
-            if found.uncertainty <= tolerance * found.error:
+            wanted = tolerance * found.error
+            centre = best.sharpness
+            if self.searched and (found.uncertainty <= wanted or size == _SIZES[-1]):
+                _, near = self._nearby(strength, centre, best.judged, size, JUDGE, rare)
+                found = replace(found, uncertainty=found.uncertainty + near)
+                if found.uncertainty > wanted and size < _SIZES[-1]:
+                    fit = max(size, self.size)
+                    centre, _ = self._nearby(strength, centre, best.fitted, fit, FIT, rare)
+            if found.uncertainty <= wanted:
                 break
-            matters = _UNDECIDED * tolerance * found.error
-            chosen = (best.sharpness, *(value for value, gain in gains.items() if gain > matters))
+            matters = _UNDECIDED * wanted
+            chosen = (centre, *(value for value, gain in gains.items() if gain > matters))
         # Constant guesses are rules too.
         least = min(found.error, rate, 1 - rate)
         return Oracle(least, best.sharpness, best.threshold, found.uncertainty, found.solution)
+
+    def _nearby(
+        self, strength: float, sharpness: float, here: float, size: int, stream: int, rare: bool
+    ) -> tuple[float, float]:
+        """Return the best sharpness near one, and how far its error is below the one `here`.
+
+        Both on points of a stream, each sharpness with its own best threshold.
+        """
+        step = float(np.exp(_NEAR_STEP))
+        low, high = (
+            self._errors(strength, value, size, stream, rare, like=sharpness).least()[0]
+            for value in (sharpness / step, sharpness * step)
+        )
+        slope, bend = 0.5 * (high - low), low + high - 2 * here
+        # Without a least error between the three, the lower end.
+        shift = -slope / bend if bend > 0 else -np.inf * slope
+        shift = float(np.clip(np.nan_to_num(shift), -_NEAR_REACH, _NEAR_REACH))
+        return sharpness * float(step**shift), max(-(slope + 0.5 * bend * shift) * shift, 0.0)
 
     def _judgement(self, strength: float, sharpness: float, size: int, rare: bool) -> "_Judgement":
         """Fit the threshold on some points and judge it on as many others."""
@@ -418,20 +461,23 @@ class LargestTokenRule(_WithSharpness):
         least, threshold = fitted.least()
         errors = self._errors(strength, sharpness, size, JUDGE, rare)
         # How much a threshold that knows the points would gain: more than the best one gains.
-        gained = max(errors.error(threshold) - errors.least()[0], 0.0)
-        return _Judgement(sharpness, threshold, least, *errors.terms(threshold), gained)
+        judged = errors.least()[0]
+        gained = max(errors.error(threshold) - judged, 0.0)
+        return _Judgement(sharpness, threshold, least, judged, *errors.terms(threshold), gained)
 
 
 @dataclass(frozen=True, eq=False)
 class _Judgement:
     """A sharpness and a threshold, with their error on the points that they were fitted to.
 
-    Its terms are those on other points, `gained` is what another threshold would gain there.
+    Its terms are those on other points, `judged` is the error there of the threshold that is best
+    there, and `gained` what that gains.
     """
 
     sharpness: float
     threshold: float
     fitted: float
+    judged: float
     positive: Array
     negative: Array
     gained: float
