@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp, softmax
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp, ndtr, softmax
 from scipy.stats import chi2, ncx2, norm
 
 from sparsetoken import (
@@ -15,6 +16,7 @@ from sparsetoken import (
     required_strength,
     strength_curve,
 )
+from sparsetoken.arrays import Array
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.theory import oracle_rules
@@ -554,3 +556,52 @@ def test_the_bar_covers_what_another_sharpness_would_gain(task: Task) -> None:
     for factor in np.exp(np.linspace(-0.3, 0.3, 7)):
         other = oracle(task, sharpness=float(factor * found.sharpness), tolerance=1e-3)
         assert found.test_error - other.test_error < found.uncertainty + other.uncertainty
+
+
+def _gridded_error(task: Task, sharpness: float) -> float:
+    """Return attention's least error over thresholds for four tokens, by a grid of their differences.
+
+    A number added to all tokens adds to the score: their mean is integrated in closed form.
+    """
+    step = 0.25
+    line = np.arange(-8, 8 + step, step)
+    places = np.stack(np.meshgrid(line, line, line), axis=-1).reshape(-1, 3)
+    density = (step / np.sqrt(2 * np.pi)) ** 3 * np.exp(-0.5 * (places**2).sum(axis=1))
+    basis = np.array([[1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]]) / 2
+
+    def scores(strength: float) -> Array:
+        tokens = places @ basis
+        tokens[:, : task.fixed_informative] += strength
+        return (softmax(sharpness * tokens, axis=1) * tokens).sum(axis=1)
+
+    missed, alarms = scores(task.strength), scores(0.0)
+
+    def error(threshold: float) -> float:
+        # The mean has the standard deviation 1/2.
+        misses = task.positive_rate * ndtr(2 * (threshold - missed))
+        return float(density @ (misses + (1 - task.positive_rate) * ndtr(2 * (alarms - threshold))))
+
+    found = minimize_scalar(error, bounds=(0.0, task.strength), method="bounded")
+    return float(found.fun)
+
+
+@pytest.mark.parametrize(
+    ("informative", "rate", "error"), [(2, 0.3, 3e-8), (3, 0.1, 1e-5), (3, 0.5, 1e-4)]
+)
+def test_rare_errors_of_mild_attention_against_a_grid(
+    informative: int, rate: float, error: float
+) -> None:
+    task = Task(4, informative, 1.0, rate)
+    found = required_strength(task, error=error)
+    assert found.sharpness is not None
+    near = found.strength * np.array([0.99, 1.01])
+    low, high = (
+        min(
+            _gridded_error(task.replace(strength=strength), factor * found.sharpness)
+            for factor in (0.9, 1.0, 1.1)
+        )
+        for strength in near
+    )
+    # The logarithm of the error is all but a straight line between the two.
+    true = np.interp(-np.log(error), -np.log([low, high]), near)
+    assert abs(found.strength - true) < found.uncertainty

@@ -117,7 +117,8 @@ class LargestTokenErrors:
     stream : int
         Those of different streams are independent.
     rare : bool
-        Whether points of several informative tokens reach to where all of these are low.
+        Whether points of tasks with several informative tokens reach to where all of these are low,
+        and to where several others are high.
     normalised : bool
         Whether the score is Σ softmax(κx)_l x_l; otherwise log (1/L) Σ exp(κx_l) x_l.
     """
@@ -172,7 +173,12 @@ class LargestTokenErrors:
         sharpness = max(sharpness, _LEAST_SHARPNESS)
         chosen = 0 if part.counts[0] else 1
         counts = (part.counts[0] - 1, part.counts[1]) if not chosen else (0, part.counts[1] - 1)
-        tail: Tail | None = "low" if self._rare and label > 0 and counts[0] else None
+        tail: Tail | None = None
+        if self._rare and label > 0 and counts[0]:
+            tail = "low"
+        elif self._rare and label < 0 and self._task.counts.values[-1] > 1:
+            # Attention to several tokens is mild: one high token alone makes no false alarm.
+            tail = "high"
         tokens, weight = self._drawn(part, counts, tail)
         # Without informative tokens among those drawn nothing depends on the strength.
         key = (counts, part.stream, tail, sharpness, strength if counts[0] else None)

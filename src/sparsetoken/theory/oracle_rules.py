@@ -397,9 +397,9 @@ class LargestTokenRule(_WithSharpness):
         mild = self.normalised and (sharpness if like is None else like) < mildest
         errors = known.at(strength, sharpness, mean=mild)
         if mild and rare:
-            # Whichever direction is not integrated may hide rare errors, never make them.
+            # Few points carry the errors of the direction that hides them where it is not integrated.
             other = known.at(strength, sharpness, mean=False)
-            return max(errors, other, key=lambda item: item.least()[0])
+            return max(errors, other, key=lambda item: _carriers(*item.terms(item.least()[1])))
         return errors
 
     def rough(self, strength: float, sharpness: float, rare: bool) -> float:
@@ -554,9 +554,7 @@ class MeasuredError:
             [positive.ravel() / positive.size, negative.ravel() / negative.size]
         )
         error, largest = float(shares.sum()), float(shares.max())
-        # In units of the largest share: squares of very small errors would vanish.
-        relative = shares / largest if largest > 0 else shares
-        seen = (error / largest) ** 2 / float(relative @ relative) if largest > 0 else 0.0
+        seen = _carriers(positive, negative)
         # What no point shows happens to less than about one of them, and may double their chance.
         bar = replicate_error(replicates, largest) + error / positive.size + gain
         status, detail = Status.CONVERGED, ""
@@ -565,3 +563,14 @@ class MeasuredError:
             bar = max(bar, 3 * (1 / positive.size + 1 / negative.size))
             status, detail = Status.BEYOND_REACH, f"only some {seen:.0f} points of the law err"
         return cls(error, bar, Solution(status, residual=0.0, steps=1, detail=detail))
+
+
+def _carriers(positive: Array, negative: Array) -> float:
+    """Return how many points carry an error: (Σ s)²/Σ s² of the shares s that its terms have in it."""
+    shares = np.concatenate([positive.ravel() / positive.size, negative.ravel() / negative.size])
+    largest = float(shares.max())
+    if not largest > 0:
+        return 0.0
+    # In units of the largest share: squares of very small errors would vanish.
+    relative = shares / largest
+    return float(relative.sum()) ** 2 / float(relative @ relative)
