@@ -79,11 +79,11 @@ def test_shuffled_labels_refute(bench: Any, number: int) -> None:
 def test_2_a_linear_error_that_vanishes_or_attention_that_fails_is_refuted(bench: Any) -> None:
     table = bench.measure(2)
     vanishing = altered(
-        table, lambda row: row.update(least_error=0.1), part="length", classifier="pooled"
+        table, lambda row: row.update(test_error=0.1), part="length", classifier="pooled"
     )
     assert ruling(bench, 2, vanishing) == "refuted"
     failing = altered(
-        table, lambda row: row.update(least_error=0.2), part="length", classifier="attention"
+        table, lambda row: row.update(test_error=0.2), part="length", classifier="attention"
     )
     assert ruling(bench, 2, failing) == "refuted"
 

@@ -70,7 +70,7 @@ def test_2_joint_training_that_differs_from_theory_is_refuted(bench: Any) -> Non
     for start, error in (("zero", 0.01), ("random", 0.4)):
         changed = altered(table, lambda row, error=error: row.update(test_error=error), start=start)
         assert ruling(bench, 2, changed) == "refuted"
-    high = altered(table, lambda row: row.update(floor_error=0.2), part="floor")
+    high = altered(table, lambda row: row.update(test_error=0.2), part="floor")
     assert ruling(bench, 2, high) == "refuted"
 
 
@@ -102,7 +102,7 @@ def test_6_runs_where_torch_is_installed(bench: Any) -> None:
 
 def test_8_a_floor_that_is_not_one_or_a_phase_elsewhere_is_refuted(bench: Any) -> None:
     table = bench.measure(8, series="question")
-    high = altered(table, lambda row: row.update(floor_error=0.4), use="floor", length=10)
+    high = altered(table, lambda row: row.update(test_error=0.4), use="floor", length=10)
     assert ruling(bench, 8, high) == "refuted"
     moved = altered(table, lambda row: row.update(hard=1.0), use="floor", length=10)
     assert ruling(bench, 8, moved) == "refuted"

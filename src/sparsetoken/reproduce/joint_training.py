@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from sparsetoken.losses import get_loss
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.reproduce.claim import Settings, Table
-from sparsetoken.reproduce.kinds import floor_error, prediction
+from sparsetoken.reproduce.kinds import floor_errors, prediction
 from sparsetoken.reproduce.measurement import Measurement, measures
 from sparsetoken.simulation.descent import descent_trial
 from sparsetoken.simulation.joint import joint_trial
@@ -179,7 +179,7 @@ def ask_staged(settings: Settings, task: Task, total: float, **labels: Any) -> l
     `settings` has "staged_ridges", "staged_sharpnesses", "shares" and theory's "tolerance".
     """
     labels["total"] = total
-    made = [floor_error.ask(task, total, part="floor", **labels)]
+    made = [floor_errors.ask(task, total, part="floor", **labels)]
     for share in (None, *settings["shares"]):
         first, second = (total, total) if share is None else (share * total, (1 - share) * total)
         made += [

@@ -34,8 +34,8 @@ __all__ = [
     "compared",
     "counted_error",
     "drawn_query",
-    "floor_error",
-    "least_error",
+    "floor_errors",
+    "oracle_error",
     "prediction",
     "query_trial",
     "strength",
@@ -97,21 +97,21 @@ def _known_capacity(task: Task, classifier: str, query: Query | None) -> Capacit
 
 
 @measures("theory", shown=("classifier",))
-def least_error(task: Task, classifier: str) -> dict[str, Any]:
+def oracle_error(task: Task, classifier: str) -> dict[str, Any]:
     """Compute theory of the least error of a classifier that knows the signal."""
     found = oracle(task, classifier=classifier)
-    return {"least_error": found.test_error, "least_error_uncertainty": found.uncertainty}
+    return {"test_error": found.test_error, "test_error_uncertainty": found.uncertainty}
 
 
 @measures("theory")
-def floor_error(task: Task, alpha: float) -> dict[str, Any]:
+def floor_errors(task: Task, alpha: float) -> dict[str, Any]:
     """Compute what any learner could reach with α samples per dimension, and what is efficient."""
     found = floor(task, alpha)
     return {
-        "floor_error": found.test_error,
-        "floor_error_uncertainty": found.uncertainty.test_error,
-        "reachable_error": found.reachable_test_error,
-        "reachable_error_uncertainty": found.uncertainty.reachable_test_error,
+        "test_error": found.test_error,
+        "test_error_uncertainty": found.uncertainty.test_error,
+        "reachable_test_error": found.reachable_test_error,
+        "reachable_test_error_uncertainty": found.uncertainty.reachable_test_error,
         "overlap": found.overlap,
         "reachable_overlap": found.reachable_overlap,
         "hard": float(found.phase == "hard"),

@@ -4,7 +4,7 @@ A kind of measurement is one function with a decorator::
 
     @measures("theory", shown=("classifier",))
     def oracle_error(task: Task, classifier: str) -> dict[str, float]:
-        return {"least_error": oracle(task, classifier).test_error}
+        return {"test_error": oracle(task, classifier).test_error}
 
 The function computes: plain arguments in, numbers by name out. `oracle_error.ask(task, "pooled",
 part="floor")` makes the `Measurement` that asks for it, with what is not an argument of the

@@ -5,7 +5,7 @@ import numpy as np
 from sparsetoken.plotting import caption, draw_boundary, look_of, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import AGREES, agreement, decide, holds, within
-from sparsetoken.reproduce.kinds import compared, least_error
+from sparsetoken.reproduce.kinds import compared, oracle_error
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import draw_floor, label_axes, line_over_dots
 from sparsetoken.task import Task, Training
@@ -27,11 +27,11 @@ def measurements(settings: Settings) -> list[Measurement]:
     for length in settings["lengths"]:
         task = slow_task(settings, length)
         made += [
-            least_error.ask(task, classifier, part="length", length=length)
+            oracle_error.ask(task, classifier, part="length", length=length)
             for classifier in ("pooled", "attention", "bayes")
         ]
     task = slow_task(settings, settings["data_length"])
-    made.append(least_error.ask(task, "pooled", part="floor"))
+    made.append(oracle_error.ask(task, "pooled", part="floor"))
     made += compared(
         "alpha1",
         settings["theory_ratios"],
@@ -51,13 +51,13 @@ def judge(table: Table) -> Verdict:
     pooled = by_length.select(classifier="pooled")
     attention = by_length.select(classifier="attention")
     linear_end = Quantity(
-        float(pooled.column("least_error")[-1]), float(pooled.column("least_error_uncertainty")[-1])
+        float(pooled.column("test_error")[-1]), float(pooled.column("test_error_uncertainty")[-1])
     )
     attention_end = Quantity(
-        float(attention.column("least_error")[-1]),
-        float(attention.column("least_error_uncertainty")[-1]),
+        float(attention.column("test_error")[-1]),
+        float(attention.column("test_error_uncertainty")[-1]),
     )
-    floor = float(table.select(part="floor").column("least_error")[0])
+    floor = float(table.select(part="floor").column("test_error")[0])
     data = table.select(part="data", source="theory").ordered("alpha1")
     most = Quantity(
         float(data.column("test_error")[-1]), float(data.column("test_error_uncertainty")[-1])
@@ -67,7 +67,7 @@ def judge(table: Table) -> Verdict:
         within("attention's error at the longest L", attention_end, high=0.01),
         holds(
             "attention's error falls at every step of L",
-            bool(np.all(np.diff(attention.column("least_error")) < 0)),
+            bool(np.all(np.diff(attention.column("test_error")) < 0)),
         ),
         within(
             "pooled error with the most data over its floor",
@@ -92,10 +92,10 @@ def draw(table: Table) -> dict[str, Drawing]:
     settings = table.settings
     figure, (left, right) = new_figure(columns=2)
     by_length = table.select(part="length")
-    draw_floor(left, by_length.select(classifier="bayes"), "length", "least_error")
+    draw_floor(left, by_length.select(classifier="bayes"), "length", "test_error")
     for classifier in ("pooled", "attention"):
         look = look_of(classifier)
-        line_over_dots(left, by_length.select(classifier=classifier), "length", "least_error", look)
+        line_over_dots(left, by_length.select(classifier=classifier), "length", "test_error", look)
     rare = min(settings["positive_rate"], 1 - settings["positive_rate"])
     draw_boundary(left, rare, vertical=False, label="always the common label")
     label_axes(left, "tokens L", "least test error", log_x=True, log_y=True)
@@ -103,7 +103,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     line_over_dots(
         right, table.select(part="data"), "alpha1", "test_error", look_of("pooled"), label=None
     )
-    floor = float(table.select(part="floor").column("least_error")[0])
+    floor = float(table.select(part="floor").column("test_error")[0])
     draw_boundary(right, floor, vertical=False, label="linear floor", linestyle="-.")
     draw_boundary(right, rare, vertical=False)
     label_axes(right, "sample ratio n/d", "test error", log_x=True)

@@ -6,7 +6,7 @@ from sparsetoken.plotting import COLOURS, Look, caption, draw_boundary, new_figu
 from sparsetoken.plotting.style import SERIES
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import AGREES, agreement, decide, within
-from sparsetoken.reproduce.kinds import at_two_sizes, floor_error, prediction, trial
+from sparsetoken.reproduce.kinds import at_two_sizes, floor_errors, prediction, trial
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes
 from sparsetoken.task import Task, Training
@@ -62,7 +62,7 @@ def measurements(settings: Settings) -> list[Measurement]:
                 made.append(prediction.ask(task, whole, tolerance=tolerance, **named))
                 if [strength, total] in settings["simulated"]:
                     made += at_two_sizes(settings, trial, task, whole, **named)
-                made.append(floor_error.ask(task, total, part="floor", **labels))
+                made.append(floor_errors.ask(task, total, part="floor", **labels))
     return made
 
 
@@ -80,7 +80,7 @@ def best_split(table: Table) -> list[dict[str, float | str]]:
                 "loss": row["loss"],
                 "whole": row["test_error"],
                 "split": float(splits.column("test_error").min()),
-                "floor": float(floor.rows[0]["floor_error"]),
+                "floor": float(floor.rows[0]["test_error"]),
             }
         )
     return found

@@ -132,7 +132,7 @@ def errors(table: Table, **labels: Any) -> dict[str, Quantity]:
         for number in table.settings["checkpoints"]
     ]
     found = {
-        "floor": table.select(part="floor", **labels).quantity("floor_error"),
+        "floor": table.select(part="floor", **labels).quantity("test_error"),
         "no split": Quantity(best_staged(table, "no split", **labels)),
         "split": Quantity(best_staged(table, "split", **labels)),
         "fresh": table.select(part="fresh", source="theory", **labels).quantity("test_error"),

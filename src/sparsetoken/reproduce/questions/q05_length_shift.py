@@ -11,7 +11,7 @@ from sparsetoken.plotting import (
 )
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import AGREES, agreement, decide, within
-from sparsetoken.reproduce.kinds import at_two_sizes, least_error, prediction, trial
+from sparsetoken.reproduce.kinds import at_two_sizes, oracle_error, prediction, trial
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import label_axes, line_over_dots
 from sparsetoken.task import Task, Training
@@ -42,7 +42,7 @@ def measurements(settings: Settings) -> list[Measurement]:
         )
         own = with_sharpness(there, plain, settings["sharpness"])
         made.append(prediction.ask(there, own, tolerance=tolerance, use="trained there", **labels))
-        made.append(least_error.ask(there, "attention", use="oracle", **labels))
+        made.append(oracle_error.ask(there, "attention", use="oracle", **labels))
         made += [
             prediction.ask(
                 task,
@@ -70,7 +70,7 @@ def judge(table: Table) -> Verdict:
     as_it_is = rows.select(use="as it is").quantity("test_error").value
     there = rows.select(use="trained there").quantity("test_error").value
     bias, both = (rows.select(use=name).quantity("test_error").value for name in REPAIRS)
-    best = rows.select(use="oracle").quantity("least_error").value
+    best = rows.select(use="oracle").quantity("test_error").value
     trained = table.select(at_length=table.settings["length"], use="as it is", source="theory")
     own = trained.quantity("test_error").value
     conditions = [
@@ -120,7 +120,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     draw_theory(panel, there.column("at_length"), there.column("test_error"), look)
     oracle = table.select(use="oracle")
     look = Look("signal known", COLOURS["black"], "*")
-    draw_theory(panel, oracle.column("at_length"), oracle.column("least_error"), look)
+    draw_theory(panel, oracle.column("at_length"), oracle.column("test_error"), look)
     label_axes(panel, "tokens L at test time", "test error", log_x=True, log_y=True)
     shared_legend(figure, columns=2)
     text = caption(

@@ -6,7 +6,7 @@ from matplotlib.colors import LogNorm
 from sparsetoken.plotting import COLOURS, caption, new_figure, shared_legend
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
 from sparsetoken.reproduce.evidence import decide, within
-from sparsetoken.reproduce.kinds import floor_error, prediction
+from sparsetoken.reproduce.kinds import floor_errors, prediction
 from sparsetoken.reproduce.measurement import Measurement
 from sparsetoken.reproduce.panels import grid, label_axes
 from sparsetoken.task import Task, Training
@@ -33,7 +33,7 @@ def measurements(settings: Settings) -> list[Measurement]:
             task = Task(length, settings["informative"], strength, settings["positive_rate"])
             for total in settings["totals"]:
                 labels = {"length": length, "strength": strength, "total": total}
-                made.append(floor_error.ask(task, total, use="floor", **labels))
+                made.append(floor_errors.ask(task, total, use="floor", **labels))
                 if length == settings["short"]:
                     share, ridge = settings["share"], settings["ridge"]
                     ways = {
@@ -56,7 +56,7 @@ def measurements(settings: Settings) -> list[Measurement]:
 def ratios(table: Table, use: str) -> np.ndarray:
     """Return the error of trained attention over the floor, at every point of the short map."""
     rows = table.select(length=table.settings["short"])
-    _, _, floor = grid(rows.select(use="floor"), "total", "strength", "floor_error")
+    _, _, floor = grid(rows.select(use="floor"), "total", "strength", "test_error")
     _, _, found = grid(rows.select(use=use), "total", "strength", "test_error")
     return found / floor
 
@@ -103,7 +103,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     settings = table.settings
     figure, (left, right) = new_figure(columns=2, panel_height=3.0)
     short = table.select(length=settings["short"], use="floor")
-    x, y, _ = grid(short, "total", "strength", "floor_error")
+    x, y, _ = grid(short, "total", "strength", "test_error")
     shown = left.pcolormesh(x, y, ratios(table, "no split"), norm=LogNorm(vmin=1))
     figure.colorbar(shown, ax=left, label="trained error over the floor")
     title = f"L = {settings['short']}, no split"
