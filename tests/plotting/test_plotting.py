@@ -20,8 +20,8 @@ from sparsetoken.plotting import (
     new_figure,
     save_figure,
     shared_legend,
+    show_whole_markers,
     styled,
-    svg_text,
     tidy_log_ticks,
 )
 from sparsetoken.validation import ParameterError
@@ -60,6 +60,30 @@ def test_the_legend_names_each_thing_once() -> None:
     assert labels == ["attention", "pooled linear", "slope 1", "optimum"]
 
 
+def test_a_legend_too_wide_for_the_figure_gets_fewer_columns() -> None:
+    figure, (panel,) = new_figure()
+    for number in range(4):
+        draw_theory(panel, [1, 2], [number, 1], look_of("attention"), label=f"line {number}, " * 4)
+    shared_legend(figure, columns=3)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    extent = legend.get_window_extent()
+    assert extent.x0 >= 0
+    assert extent.x1 <= figure.bbox.width
+    assert [text.get_text()[:6] for text in legend.get_texts()] == [f"line {n}" for n in range(4)]
+
+
+def test_markers_on_the_frame_are_whole_and_those_beyond_it_hidden() -> None:
+    _, panels = new_figure(columns=3)
+    for panel, heights in zip(panels, ([0, 1], [0.5, 0.6], [0, 3]), strict=True):
+        draw_theory(panel, [1, 2], heights, look_of("attention"))
+        draw_simulation(panel, [1, 2], heights, None, look_of("attention"))
+        panel.set(xlim=(0, 3), ylim=(0, 1))
+        show_whole_markers(panel)
+    clipped = [[line.get_clip_on() for line in panel.get_lines()] for panel in panels]
+    assert clipped == [[True, False], [True, True], [True, True]]
+
+
 def test_classifiers_differ_in_colour_and_in_marker() -> None:
     looks = [LOOKS[name] for name in ("attention", "pooled", "vectorised", "bayes", "sigmoid")]
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 5
@@ -76,7 +100,6 @@ def test_files_are_the_same_in_every_run(tmp_path: Path) -> None:
     assert [path.suffix for path in first] == [".svg", ".pdf", ".png"]
     for before, after in zip(first, second, strict=True):
         assert before.read_bytes() == after.read_bytes()
-    assert svg_text(drawn()) == first[0].read_text()
     with pytest.raises(ParameterError, match="format"):
         save_figure(drawn(), tmp_path / "figure", ("gif",))
 
@@ -99,12 +122,13 @@ def test_the_callers_style_is_left_alone_and_not_used() -> None:
     assert dict(mpl.rcParams) == before
 
 
-def test_drawing_needs_no_pyplot() -> None:
+def test_drawing_needs_no_pyplot(tmp_path: Path) -> None:
     program = (
-        "import sys; from sparsetoken.plotting import new_figure, svg_text;"
-        "svg_text(new_figure()[0]); print('matplotlib.pyplot' in sys.modules)"
+        "import sys; from sparsetoken.plotting import new_figure, save_figure;"
+        "save_figure(new_figure()[0], 'empty'); print('matplotlib.pyplot' in sys.modules)"
     )
-    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
     assert run.stdout.decode().strip() == "False"
 
 

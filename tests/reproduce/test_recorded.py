@@ -1,5 +1,6 @@
 """The committed full run: its verdicts follow from its numbers, and the pages show them."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from altering import altered
+from matplotlib.axes import Axes
 
 from sparsetoken.reproduce.claim import Table
+from sparsetoken.reproduce.examination import Examination
 from sparsetoken.reproduce.registry import claims, select_claims
-from sparsetoken.reproduce.report.folder import read_table
+from sparsetoken.reproduce.report.folder import read_table, verdicts
+from sparsetoken.reproduce.report.html import page
 from sparsetoken.reproduce.report.markdown import verdict_table
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +128,67 @@ def test_question_6_networks_that_do_otherwise_are_refuted(
     assert select_claims([6], "question")[0].judge(changed).ruling == "refuted"
 
 
-@pytest.mark.parametrize("number", [1, 3])
-def test_figures_can_be_drawn_from_the_committed_numbers(number: int) -> None:
-    drawings = select_claims([number])[0].figures(recorded(number))
-    assert all(panel.has_data() for d in drawings.values() for panel in d.figure.axes)
+@pytest.fixture(scope="module")
+def findings() -> list[Examination]:
+    """What the present code makes of the committed numbers."""
+    found = []
+    for series in ("claim", "question"):
+        for entry in RUN[f"{series}s"]:
+            (claim,) = select_claims([entry[series]], series)
+            table = read_table(FOLDER, entry)
+            judged, drawn = claim.judge(table), claim.figures(table)
+            found.append(Examination(claim, entry["settings"], 0.0, table, judged, drawn))
+    return found
+
+
+def test_the_committed_report_is_what_the_code_makes_of_the_committed_numbers(
+    findings: list[Examination],
+) -> None:
+    # The pictures are taken as they are: their bytes depend on the version of matplotlib.
+    pictures = {path.stem: path.read_text() for path in (FOLDER / "figures").glob("*.svg")}
+    assert page(findings, pictures, RUN) == (FOLDER / "report.html").read_text(encoding="utf-8")
+    for series in ("claim", "question"):
+        assert json.loads(json.dumps(verdicts(findings, series))) == RUN[f"{series}s"]
+
+
+def test_nothing_in_a_committed_figure_collides_or_is_cut(findings: list[Examination]) -> None:
+    for finding in findings:
+        for name, drawing in (finding.drawings or {}).items():
+            what = f"{finding.claim.short}, {name}"
+            figure = drawing.figure
+            figure.draw_without_rendering()
+            for legend in figure.legends:
+                extent = legend.get_window_extent()
+                assert extent.x0 >= 0, what
+                assert extent.x1 <= figure.bbox.width, what
+            for panel in figure.axes:
+                assert panel.has_data(), what
+                assert not collisions(panel), what
+                assert not cut_markers(panel), what
+
+
+def collisions(panel: Axes) -> list[tuple[list[float], list[float]]]:
+    """Return the pairs of tick labels that touch, as their spans along the axis."""
+    touching = []
+    for side, axis in enumerate((panel.xaxis, panel.yaxis)):
+        labels = [one for one in axis.get_ticklabels(which="both") if one.get_text()]
+        spans = [one.get_window_extent().get_points()[:, side].tolist() for one in labels]
+        low, high = panel.bbox.get_points()[:, side]
+        shown = sorted(span for span in spans if low - 1 <= sum(span) / 2 <= high + 1)
+        touching += [pair for pair in itertools.pairwise(shown) if pair[1][0] <= pair[0][1] + 1]
+    return touching
+
+
+def cut_markers(panel: Axes) -> list[str]:
+    """Return the lines of which the frame cuts a marker through."""
+    found = []
+    for line in panel.get_lines():
+        if line.get_marker() in ("None", "", None) or not line.get_clip_on():
+            continue
+        places = panel.transData.transform(line.get_xydata())
+        low, high = panel.bbox.get_points()
+        reach = line.get_markersize() / 2 * panel.get_figure().dpi / 72
+        beyond = np.maximum(low - places, places - high).max(axis=1)
+        if np.any(np.abs(beyond) < reach / 2):
+            found.append(str(line.get_label()))
+    return found

@@ -6,6 +6,7 @@ from sparsetoken.plotting.drawing import (
     draw_reference,
     draw_simulation,
     draw_theory,
+    show_whole_markers,
     tidy_log_ticks,
 )
 from sparsetoken.plotting.figures import (
@@ -18,7 +19,6 @@ from sparsetoken.plotting.figures import (
     save_figure,
     shared_legend,
     styled,
-    svg_text,
 )
 from sparsetoken.plotting.style import COLOURS, LOOKS, STYLE, Look, look_of
 
@@ -41,7 +41,7 @@ __all__ = [
     "panels_to_draw_in",
     "save_figure",
     "shared_legend",
+    "show_whole_markers",
     "styled",
-    "svg_text",
     "tidy_log_ticks",
 ]

@@ -16,8 +16,12 @@ __all__ = [
     "draw_reference",
     "draw_simulation",
     "draw_theory",
+    "show_whole_markers",
     "tidy_log_ticks",
 ]
+
+# A marker is so near the frame, as a share of the panel, that it may reach across.
+_NEAR = 0.03
 
 
 @styled
@@ -108,6 +112,18 @@ def draw_boundary(
             **options,
         },
     )
+
+
+def show_whole_markers(axes: Axes) -> None:
+    """Let the frame cut no marker that lies on it, once all is drawn and the limits are final."""
+    for line in axes.get_lines():
+        if line.get_marker() in ("None", "", " ", None):
+            continue
+        places = axes.transLimits.transform(axes.transScale.transform(line.get_xydata()))
+        to_frame = np.minimum(places, 1 - places)
+        # What lies beyond the limits stays hidden.
+        if np.any(to_frame < _NEAR) and np.all(to_frame > -1e-9):
+            line.set_clip_on(False)
 
 
 def tidy_log_ticks(axes: Axes) -> None:

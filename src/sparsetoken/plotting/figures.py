@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from io import BytesIO
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -24,7 +23,6 @@ __all__ = [
     "save_figure",
     "shared_legend",
     "styled",
-    "svg_text",
 ]
 
 _Parameters = ParamSpec("_Parameters")
@@ -110,12 +108,18 @@ def panels_to_draw_in(figure: Any, columns: int, **options: Any) -> tuple[Any, l
 
 @styled
 def shared_legend(figure: Figure, columns: int = 3, axes: Iterable[Axes] | None = None) -> None:
-    """Put one legend above all panels, with each label once."""
+    """Put one legend above all panels, with each label once, in as many columns as there is room for."""
     entries: dict[str, Any] = {}
     for panel in figure.axes if axes is None else axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)
+    for count in range(columns, 0, -1):
+        legend = figure.legend(
+            list(entries.values()), list(entries), loc="outside upper center", ncols=count
+        )
+        if count == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 @styled
@@ -131,14 +135,6 @@ def save_figure(
             figure.savefig(file, format=name, metadata=_METADATA[name])
         paths.append(path)
     return paths
-
-
-@styled
-def svg_text(figure: Figure) -> str:
-    """Return the figure as the text of an SVG file."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format="svg", metadata=_METADATA["svg"])
-    return buffer.getvalue().decode()
 
 
 def describe(settings: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sparsetoken.arrays import Array
-from sparsetoken.plotting import styled, tidy_log_ticks
+from sparsetoken.plotting import show_whole_markers, styled, tidy_log_ticks
 
 if TYPE_CHECKING:
     from sparsetoken.reproduce.measurement import Measurement
@@ -180,6 +180,7 @@ class Claim:
         for drawing in drawings.values():
             for panel in drawing.figure.axes:
                 tidy_log_ticks(panel)
+                show_whole_markers(panel)
         return drawings
 
     @property

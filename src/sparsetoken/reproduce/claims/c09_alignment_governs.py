@@ -105,6 +105,7 @@ def draw(table: Table) -> dict[str, Drawing]:
         if found is not None:
             draw_boundary(panel, found, label="crossing")
         label_axes(panel, "alignment γ of the query", "", title)
+        panel.set_xticks(np.linspace(-1, 1, 5))
     panels[0].set_ylabel("test error")
     panels[0].set_ylim(0, None)
     shared_legend(figure)

@@ -1,6 +1,7 @@
 """Claim 16: the rates decide; a map of them, and rules that a user can apply."""
 
 import numpy as np
+from matplotlib.colors import BoundaryNorm
 
 from sparsetoken.plotting import COLOURS, caption, new_figure
 from sparsetoken.reproduce.claim import Claim, Drawing, Quantity, Settings, Table, Verdict
@@ -234,15 +235,18 @@ def draw(table: Table) -> dict[str, Drawing]:
             cosine = simulated.column("alignment")
             chosen = (cosine > low) & (cosine <= high)
             places = (simulated.column(name)[chosen] for name in ("readout_step", "bias_step"))
-            panel.plot(*places, f"k{marker}")
+            panel.plot(*places, f"k{marker}", zorder=3)
         panel.axhline(balanced_bias_step(rate), color=COLOURS["green"])
         label_axes(panel, "readout step η_w", "bias step η_b", f"cosine, π = {rate:g}", log_x=True)
         panel.grid(visible=False)
     right = panels[-1]
     x, y, error = grid(table.select(part="final", task_number=0), "kappa", "share", "test_error")
-    shown = right.contourf(x, y, error / error.min(), levels=[1, 1.1, 1.2, 1.5, 2, 3, 10])
+    levels = [1, 1.1, 1.2, 1.5, 2, 3, 10]
+    # Each band a colour of its own: by their heights, the first three would look the same.
+    shown = right.contourf(x, y, error / error.min(), levels=levels, norm=BoundaryNorm(levels, 256))
     figure.colorbar(shown, ax=right, label="error over the best")
-    right.plot(settings["sharpness"], settings["share"], "*", color=COLOURS["vermilion"])
+    star = {"color": COLOURS["vermilion"], "markeredgecolor": "white", "markersize": 10}
+    right.plot(settings["sharpness"], settings["share"], "*", **star)
     label_axes(right, "sharpness κ", "share of the data for the query", "final error", log_x=True)
     names = ("length", "informative", "strength", "alpha0", "dimension", "trials")
     task = dict(zip(("L", "R", "θ", "π", "total α"), settings["tasks"][0], strict=True))

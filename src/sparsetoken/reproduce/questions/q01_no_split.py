@@ -1,5 +1,7 @@
 """Question 1: does it pay to split the data between query and readout?"""
 
+import math
+
 import numpy as np
 
 from sparsetoken.plotting import COLOURS, Look, caption, draw_boundary, new_figure, shared_legend
@@ -132,14 +134,16 @@ def judge(table: Table) -> Verdict:
 def draw(table: Table) -> dict[str, Drawing]:
     """Draw the ratio of the two errors against the data."""
     settings = table.settings
-    figure, panels = new_figure(columns=len(settings["losses"]), sharey=True)
+    columns = min(2, len(settings["losses"]))
+    rows = math.ceil(len(settings["losses"]) / columns)
+    figure, panels = new_figure(columns, rows, panel_height=2.4, sharey=True)
     problems = best_split(table)
     for panel, loss in zip(panels, settings["losses"], strict=True):
         for look, strength in zip(SERIES, settings["strengths"], strict=False):
-            rows = [one for one in problems if (one["loss"], one["strength"]) == (loss, strength)]
+            chosen = [one for one in problems if (one["loss"], one["strength"]) == (loss, strength)]
             panel.plot(
-                [float(one["total"]) for one in rows],
-                [float(one["whole"]) / float(one["split"]) for one in rows],
+                [float(one["total"]) for one in chosen],
+                [float(one["whole"]) / float(one["split"]) for one in chosen],
                 color=look.colour,
                 marker=look.marker,
                 label=f"θ = {strength:g}",
@@ -148,7 +152,8 @@ def draw(table: Table) -> dict[str, Drawing]:
         title = f"{loss.replace('_', ' ')} loss"
         label_axes(panel, "samples n/d", "", title, log_x=True)
         panel.set_ylim(0, 1.3)
-    panels[0].set_ylabel("error: no split over best split")
+    for panel in panels[::columns]:
+        panel.set_ylabel("no split over best split")
     shared_legend(figure, columns=4)
     text = caption(
         "Predicted test error when all data serve query and readout, over that of the best split of "

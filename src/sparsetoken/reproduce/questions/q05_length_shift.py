@@ -108,7 +108,7 @@ def judge(table: Table) -> Verdict:
 def draw(table: Table) -> dict[str, Drawing]:
     """Draw errors against the length at test time."""
     settings = table.settings
-    figure, (panel,) = new_figure(panel_height=3.0)
+    figure, (panel,) = new_figure(panel_height=3.5)
     as_it_is = table.select(use="as it is")
     look = look_of("attention").named("as it is")
     line_over_dots(panel, as_it_is, "at_length", "test_error", look)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsetoken.files import replacing, write_text
-from sparsetoken.plotting import save_figure, svg_text
+from sparsetoken.plotting import save_figure
 from sparsetoken.reproduce.claim import Table
 from sparsetoken.reproduce.examination import Examination
 from sparsetoken.reproduce.report.html import page
@@ -31,8 +31,8 @@ def write_results(
             _write_table(finding.table, folder / "numbers" / f"{finding.claim.stem}.csv")
         for name, drawing in (finding.drawings or {}).items():
             stem = f"{finding.claim.stem}-{name}"
-            save_figure(drawing.figure, folder / "figures" / stem, FORMATS)
-            pictures[stem] = svg_text(drawing.figure)
+            svg, *_ = save_figure(drawing.figure, folder / "figures" / stem, FORMATS)
+            pictures[stem] = svg.read_text(encoding="utf-8")
     run = run_description(profile, seed, command)
     entries = {f"{series}s": verdicts(findings, series) for series in ("claim", "question")}
     text = json.dumps({**run, **entries}, indent=2, ensure_ascii=False)

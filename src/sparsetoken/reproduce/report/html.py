@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from sparsetoken.plotting import describe
+from sparsetoken.plotting.figures import COLUMN_WIDTH
 from sparsetoken.reproduce.examination import Examination
 
 __all__ = ["MAIN_CLAIM", "page"]
@@ -23,7 +24,9 @@ td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabula
 .wide { overflow-x: auto; }
 figure { margin: 1rem 0; } figure img { width: 100%; height: auto; background: white;
   border-radius: 4px; } figure.narrow img { max-width: 30rem; }
-figure.broad img { min-width: 40rem; }
+figure.broad { --least: calc(20rem * var(--panels)); position: relative; left: 50%;
+  width: max(100%, min(var(--least), 100vw - 3rem)); transform: translateX(-50%); }
+figure.broad img { min-width: var(--least); }
 figcaption, .small { font-size: .85rem; }
 .badge { display: inline-block; padding: .05rem .5rem; border-radius: 1rem; font-size: .85rem;
   font-weight: 600; color: white; }
@@ -150,10 +153,11 @@ def _figure(finding: Examination, name: str, pictures: Mapping[str, str]) -> str
     drawing = (finding.drawings or {})[name]
     data = base64.b64encode(pictures[f"{finding.claim.stem}-{name}"].encode()).decode()
     caption = escape(drawing.caption)
+    panels = round(drawing.figure.get_figwidth() / COLUMN_WIDTH)
     # Panels side by side stay readable on a phone: they scroll.
-    shape = "narrow" if drawing.figure.get_figwidth() < 5 else "broad"
+    shape = '"narrow"' if panels == 1 else f'"broad" style="--panels: {panels}"'
     return (
-        f'<figure class="{shape}"><div class="wide"><img alt="{caption}" '
+        f'<figure class={shape}><div class="wide"><img alt="{caption}" '
         f'src="data:image/svg+xml;base64,{data}"></div><figcaption>{caption}</figcaption></figure>'
     )
 
