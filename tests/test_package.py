@@ -126,7 +126,7 @@ MAY_IMPORT = {
     "limits": set(),
     "files": set(),
     "extensions": {"validation"},
-    "uncertainty": {"arrays"},
+    "uncertainty": {"arrays", "records"},
     "records": {"validation", "plotting"},
     "numerics": {"arrays", "validation"},
     "losses": {"arrays", "validation", "numerics", "extensions"},

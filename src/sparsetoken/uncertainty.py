@@ -2,20 +2,25 @@
 
 A mean over trials has a standard error. A theory value has a bar, the estimated numerical error,
 made to cover the truth with a probability of about 98 %: three standard deviations of a mean of few
-replicates. `error_of_difference` is the one place where the two meet.
+replicates. `error_of_difference` is the one place where the two meet, and `compare` the one that
+puts a row of simulation beside a row of theory.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtr
 
 from sparsetoken.arrays import Array
+from sparsetoken.records import UNCERTAINTY
 
 __all__ = [
     "DEVIATIONS_IN_A_BAR",
+    "Comparison",
+    "compare",
     "error_of_difference",
     "mean_and_error",
     "standard_error",
@@ -89,3 +94,46 @@ def z_scores(
     with np.errstate(divide="ignore"):
         deviate = np.minimum(-ndtri(tail), _LARGEST)
     return np.asarray(np.sign(ratio) * deviate)
+
+
+class Comparison(NamedTuple):
+    """One quantity in simulation and in theory; None where one of them does not have it.
+
+    Attributes
+    ----------
+    mean, standard_error : float or None
+        Of the trials.
+    freedom : float
+        Degrees of freedom of the standard error: one less than the trials.
+    theory, bar : float or None
+        Theory's value and its numerical error.
+    """
+
+    mean: float | None
+    standard_error: float | None
+    freedom: float
+    theory: float | None
+    bar: float | None
+
+    @property
+    def z(self) -> float | None:
+        """The difference as a standard normal deviate; None without both, or without an error."""
+        if self.mean is None or self.theory is None or not self.standard_error:
+            return None
+        bar = self.bar or 0.0
+        gap = self.mean - self.theory
+        return float(z_scores(gap, self.standard_error, freedom=self.freedom, bar=bar))
+
+
+def compare(
+    name: str, simulated: Mapping[str, Any], theory: Mapping[str, Any], *, trials: int
+) -> Comparison:
+    """Return a quantity of a row of simulation beside the same one of a row of theory.
+
+    Both are flat records: a value under its name, its error under name_uncertainty, which is the
+    standard error of a mean over `trials` in the one and the numerical error in the other.
+    """
+    bar = name + UNCERTAINTY
+    return Comparison(
+        simulated.get(name), simulated.get(bar), trials - 1, theory.get(name), theory.get(bar)
+    )

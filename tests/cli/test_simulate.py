@@ -33,7 +33,7 @@ def test_json_holds_the_trials_and_their_z_scores():
     same = simulate(task, training, dimension=30, trials=4, at=task.replace(length=20), seed=3)
     assert [t["test_error"] for t in record["trials"]] == [t.test_error for t in same.trials]
     assert record["interrupted"] is False
-    row, bar = record["result"], record["theory_uncertainty"]["test_error"]
+    row, bar = record["result"], record["theory"]["test_error_uncertainty"]
     difference = row["test_error"] - record["theory"]["test_error"]
     expected = z_scores(difference, row["test_error_uncertainty"], freedom=3, bar=bar)
     assert record["z"]["test_error"] == pytest.approx(float(expected))

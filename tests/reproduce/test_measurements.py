@@ -52,7 +52,9 @@ def test_trials_of_a_point_become_its_mean_error_and_spread() -> None:
     assert row["value_spread"] == pytest.approx(np.std([1, 2, 6], ddof=1))
     assert row["value_uncertainty"] == pytest.approx(row["value_spread"] / np.sqrt(3))
     assert "margin" not in row, "a mean over some of the trials would mislead"
-    assert table.paired("value", ("point",)).rows[0]["theory"] == 3.5
+    [(found, compared)] = table.paired("value", ("point",))
+    assert found is row
+    assert (compared.mean, compared.freedom, compared.theory) == (3, 2, 3.5)
 
 
 def test_compared_points_have_theory_wherever_they_have_trials_at_two_sizes() -> None:

@@ -22,16 +22,29 @@ from sparsetoken.cli.options import (
     training_options,
     workers_option,
 )
-from sparsetoken.cli.output import check_writable, force_option, json_text, tell_written, write_csv
-from sparsetoken.records import METRICS, measured, with_error
+from sparsetoken.cli.output import (
+    Row,
+    check_writable,
+    force_option,
+    json_text,
+    tell_written,
+    write_csv,
+)
+from sparsetoken.records import LOCALISATION, METRICS, RANKING, UNCERTAINTY, with_error
 
 if TYPE_CHECKING:
     from sparsetoken.simulation.trials import Simulation, Trial
+    from sparsetoken.uncertainty import Comparison
 
 __all__ = ["simulate"]
 
-# A value and its numerical error, None if it has none.
-ValueAndBar = tuple[Any, float | None]
+# What is compared, in this order.
+_SHOWN = (
+    *("test_error", "fresh_test_error", *RANKING),
+    *("train_loss", "train_error", "separable", "margin"),
+    *(*LOCALISATION, "at_bias"),
+    *("alignment", "query_norm", "sharpness", "readout_cosine"),
+)
 
 
 @click.command(short_help="Train on drawn data, and compare with theory.")
@@ -141,8 +154,8 @@ def _run(options: dict[str, Any]) -> tuple[list["Trial"], bool]:
     return found, interrupted
 
 
-def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
-    """Return theory's values with their numerical errors, by the names of a trial's fields."""
+def _theory(result: "Simulation") -> Row:
+    """Return theory's flat record: the names of a trial's fields, and their numerical errors."""
     from sparsetoken.theory.prediction import known_metrics, predict
 
     prediction = predict(
@@ -155,44 +168,29 @@ def _theory(result: "Simulation") -> dict[str, ValueAndBar]:
         recalibrate=result.recalibrate,
     )
     asked = [name for name in METRICS if result.mean(name) is not None]
-    flat = measured(prediction.to_dict(*known_metrics(prediction, asked)))
-    values = {name: entry for name, entry in flat.items() if entry[0] is not None}
-    if result.query is not None:  # what is given needs no comparison
-        values = {
-            name: entry for name, entry in values.items() if name not in result.query.to_dict()
-        }
-    return {**values, "fresh_test_error": values["test_error"]}
+    flat = prediction.to_dict(*known_metrics(prediction, asked))
+    # What is given needs no comparison.
+    given = () if result.query is None else result.query.to_dict()
+    known = {name: value for name, value in flat.items() if value is not None and name not in given}
+    if result.mean("fresh_test_error") is not None:
+        known["fresh_test_error"] = known["test_error"]
+        known["fresh_test_error" + UNCERTAINTY] = known["test_error" + UNCERTAINTY]
+    return known
 
 
-def _z_score(result: "Simulation", field: str, theory: dict[str, ValueAndBar]) -> float | None:
-    from sparsetoken.uncertainty import z_scores
+def _compared(result: "Simulation", theory: Row) -> "dict[str, Comparison]":
+    """Return what is measured of the trials, beside theory where it says something of it."""
+    from sparsetoken.uncertainty import compare
 
-    mean, error = result.mean(field), result.standard_error(field)
-    if mean is None or not error or field not in theory:
-        return None
-    value, bar = theory[field]
-    freedom = len(result.values(field)) - 1
-    return float(z_scores(mean - value, error, freedom=freedom, bar=bar or 0.0))
-
-
-def _fields(result: "Simulation") -> list[str]:
-    names = (
-        *("test_error", "fresh_test_error", "auc", "average_precision", "balanced_error"),
-        *(
-            "train_loss",
-            "train_error",
-            "separable",
-            "margin",
-            "attended_mass",
-            "hit_rate",
-            "at_bias",
-        ),
-        *("alignment", "query_norm", "sharpness", "readout_cosine"),
-    )
-    return [name for name in names if result.mean(name) is not None]
+    simulated = result.to_dict()
+    return {
+        name: compare(name, simulated, theory, trials=len(result.values(name)))
+        for name in _SHOWN
+        if name in simulated
+    }
 
 
-def _print_table(result: "Simulation", theory: dict[str, ValueAndBar], wanted: int) -> None:
+def _print_table(result: "Simulation", theory: Row, wanted: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -202,13 +200,12 @@ def _print_table(result: "Simulation", theory: dict[str, ValueAndBar], wanted: i
     table.add_column("quantity")
     for name in ("simulation", "theory", "z"):
         table.add_column(name, justify="right")
-    for name in _fields(result):
-        z = _z_score(result, name, theory)
+    for name, one in _compared(result, theory).items():
         table.add_row(
             name.replace("_", " "),
-            with_error(result.mean(name), result.standard_error(name) or None),
-            with_error(*theory[name]) if name in theory else "",
-            "" if z is None else f"{z:+.2f}",
+            with_error(one.mean, one.standard_error or None),
+            "" if one.theory is None else with_error(one.theory, one.bar),
+            "" if one.z is None else f"{one.z:+.2f}",
         )
     console = Console()
     console.print(table)
@@ -219,16 +216,13 @@ def _print_table(result: "Simulation", theory: dict[str, ValueAndBar], wanted: i
         console.print(f"{len(failed)} trials did not converge: {failed[0].message}")
 
 
-def _print_json(
-    result: "Simulation", theory: dict[str, ValueAndBar], wanted: int, interrupted: bool
-) -> None:
+def _print_json(result: "Simulation", theory: Row, wanted: int, interrupted: bool) -> None:
     text = {
         "settings": {**result.settings(), "trials": wanted},
         "interrupted": interrupted,
         "result": result.to_dict(),
-        "theory": {name: entry[0] for name, entry in theory.items()},
-        "theory_uncertainty": {name: entry[1] for name, entry in theory.items() if entry[1]},
-        "z": {name: _z_score(result, name, theory) for name in _fields(result)},
+        "theory": theory,
+        "z": {name: one.z for name, one in _compared(result, theory).items()},
         "trials": [trial.to_dict() for trial in result.trials],
     }
     click.echo(json_text(text))

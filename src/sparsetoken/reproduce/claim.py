@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from sparsetoken.arrays import Array
 from sparsetoken.plotting import show_whole_markers, styled, tidy_log_ticks
+from sparsetoken.uncertainty import Comparison, compare
 
 if TYPE_CHECKING:
     from sparsetoken.reproduce.measurement import Measurement
@@ -114,20 +115,18 @@ class Table:
         """Return the values that a label takes, each once, in order of appearance."""
         return list(dict.fromkeys(row[name] for row in self.rows if name in row))
 
-    def paired(self, name: str, on: Iterable[str]) -> "Table":
-        """Return the simulation rows with `theory` and `theory_uncertainty` of the same labels."""
+    def paired(self, name: str, on: Iterable[str]) -> list[tuple[Row, Comparison]]:
+        """Return the simulation rows of a field, each beside theory of the same labels."""
         keys = tuple(on)
         theory = {
             tuple(row.get(key) for key in keys): row for row in self.select(source="theory").rows
         }
-        rows = []
+        found = []
         for row in self.select(source="simulation").rows:
             match = theory.get(tuple(row.get(key) for key in keys))
-            if match is None or name not in row or name not in match:
-                continue
-            bar = match.get(f"{name}_uncertainty", 0.0)
-            rows.append({**row, "theory": match[name], "theory_uncertainty": bar})
-        return Table(rows, self.settings)
+            if match is not None and name in row and name in match:
+                found.append((row, compare(name, row, match, trials=row["trials"])))
+        return found
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -15,7 +15,7 @@ from scipy.special import chdtri
 
 from sparsetoken.arrays import Array
 from sparsetoken.reproduce.claim import Quantity, Row, Ruling, Table, Verdict
-from sparsetoken.uncertainty import error_of_difference, z_scores
+from sparsetoken.uncertainty import Comparison, error_of_difference, z_scores
 
 __all__ = [
     "AGREES",
@@ -114,15 +114,15 @@ class AgainstTheory:
     Attributes
     ----------
     limit, error : the simulated value and its standard error, extrapolated to endless d
-    theory, bar : the predicted value and its numerical error
     freedom : degrees of freedom of `error`
+    theory, bar : the predicted value and its numerical error
     """
 
     limit: Array
     error: Array
+    freedom: Array
     theory: Array
     bar: Array
-    freedom: Array
 
     @property
     def z(self) -> Array:
@@ -148,29 +148,28 @@ def against_theory(table: Table, name: str, on: Iterable[str]) -> AgainstTheory:
     (r x(d) - x(d'))/(r - 1).
     """
     keys = tuple(on)
-    points: dict[tuple[Any, ...], list[Row]] = {}
-    for row in table.paired(name, keys).rows:
-        points.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    columns = np.array([_limit(rows, name) for rows in points.values()]).reshape(-1, 5)
+    points: dict[tuple[Any, ...], list[tuple[Row, Comparison]]] = {}
+    for row, one in table.paired(name, keys):
+        points.setdefault(tuple(row.get(key) for key in keys), []).append((row, one))
+    columns = np.array([_limit(pairs) for pairs in points.values()], dtype=float).reshape(-1, 5)
     return AgainstTheory(*columns.T)
 
 
-def _limit(rows: Sequence[Row], name: str) -> tuple[float, ...]:
-    """Return limit, error, theory, bar and degrees of freedom of one point."""
-    large, *small = sorted(rows, key=lambda row: -row.get("dimension", 0))
-    parts = [(1.0, large)]
+def _limit(pairs: Sequence[tuple[Row, Comparison]]) -> tuple[float, ...]:
+    """Return limit, error, degrees of freedom, theory and bar of one point."""
+    large, *small = sorted(pairs, key=lambda pair: -pair[0].get("dimension", 0))
+    parts, weights = [large], np.array([1.0])
     if small:
-        ratio = large["dimension"] / small[-1]["dimension"]
-        parts = [(ratio / (ratio - 1), large), (-1 / (ratio - 1), small[-1])]
-    limit = sum(weight * row[name] for weight, row in parts)
-    squares = [(weight * row[f"{name}_uncertainty"]) ** 2 for weight, row in parts]
+        ratio = large[0]["dimension"] / small[-1][0]["dimension"]
+        parts, weights = [large, small[-1]], np.array([ratio, -1.0]) / (ratio - 1)
+    compared = np.array([one for _, one in parts], dtype=float)  # what is None is not a number
+    means, errors, freedoms, theory, bars = compared.T
+    squares = (weights * errors) ** 2
     # Welch and Satterthwaite's degrees of freedom of a sum of two estimated variances.
-    spent = sum(
-        square**2 / (row["trials"] - 1) for square, (_, row) in zip(squares, parts, strict=True)
-    )
-    total = sum(squares)
-    freedom = total**2 / spent if spent > 0 else large["trials"] - 1
-    return limit, total**0.5, large["theory"], large["theory_uncertainty"], freedom
+    total, spent = np.sum(squares), np.sum(squares**2 / freedoms)
+    freedom = total**2 / spent if spent > 0 else freedoms[0]
+    limit = np.sum(weights * means)
+    return limit, np.sqrt(total), freedom, theory[0], np.nan_to_num(bars[0])
 
 
 def agreement(

@@ -84,9 +84,10 @@ def _error_measurements(settings: Settings) -> list[Measurement]:
 def judge(table: Table) -> Verdict:
     """Compare signs wherever the predicted cosine stands out of the noise of one trial."""
     pairs = table.select(part=None).paired("alignment", ("positive_rate", "bias_step"))
-    predicted = pairs.column("theory")
+    rows = Table([row for row, _ in pairs], table.settings)
+    predicted = np.array([one.theory for _, one in pairs], dtype=float)
     clear = np.abs(predicted) * np.sqrt(table.settings["map_dimension"]) > 4
-    towards = pairs.column("positive")
+    towards = rows.column("positive")
     right = np.where(predicted > 0, towards, 1 - towards)[clear]
     share = float(np.mean(right))
     trials = table.settings["map_trials"] * int(clear.sum())
@@ -94,8 +95,8 @@ def judge(table: Table) -> Verdict:
     away = float(np.mean(predicted[clear] < 0))
     cured = [
         rate
-        for rate in pairs.distinct("positive_rate")
-        if _turns(pairs.select(positive_rate=rate).ordered("bias_step"))
+        for rate in rows.distinct("positive_rate")
+        if _turns(rows.select(positive_rate=rate).ordered("bias_step"))
     ]
     errors = table.select(part="error", classifier="attention")
     away_error = errors.select(source="simulation", bias_step=0.0).largest("dimension")

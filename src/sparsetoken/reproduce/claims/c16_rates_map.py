@@ -245,8 +245,14 @@ def draw(table: Table) -> dict[str, Drawing]:
     # Each band a colour of its own: by their heights, the first three would look the same.
     shown = right.contourf(x, y, error / error.min(), levels=levels, norm=BoundaryNorm(levels, 256))
     figure.colorbar(shown, ax=right, label="error over the best")
-    star = {"color": COLOURS["vermilion"], "markeredgecolor": "white", "markersize": 10}
-    right.plot(settings["sharpness"], settings["share"], "*", **star)
+    right.plot(
+        settings["sharpness"],
+        settings["share"],
+        "*",
+        color=COLOURS["vermilion"],
+        markeredgecolor="white",
+        markersize=10,
+    )
     label_axes(right, "sharpness κ", "share of the data for the query", "final error", log_x=True)
     names = ("length", "informative", "strength", "alpha0", "dimension", "trials")
     task = dict(zip(("L", "R", "θ", "π", "total α"), settings["tasks"][0], strict=True))
