@@ -126,7 +126,7 @@ def test_plot_draws_lines_over_dots(study: Path, tmp_path: Path, ending: str) ->
     [
         (
             ["--x", "loss"],
-            "'loss' is not a numeric setting of all cells; those that vary are alpha",
+            "'loss' is not a setting that takes different numbers; those that do: alpha",
         ),
         (["--y", "happiness"], "there is no field 'happiness' to draw; there are alignment,"),
         (["--y", "status"], "no trial has a number 'status' to draw; there are alignment,"),

@@ -158,3 +158,17 @@ def test_short_logarithmic_axes_have_plain_labels() -> None:
     assert {"0.5", "1", "2", "5"} <= set(shown)
     assert not any("10" in text and "{" in text for text in shown)
     assert any("{-4}" in text.get_text() for text in panel.get_yticklabels())
+
+
+def test_an_axis_of_less_than_a_factor_of_five_has_several_numbers() -> None:
+    figure, (panel,) = new_figure()
+    panel.plot([1.8, 7.3], [0.28, 0.47])
+    panel.set(xscale="log", yscale="log")
+    tidy_log_ticks(panel)
+    figure.draw_without_rendering()
+    for axis, (low, high) in ((panel.xaxis, panel.get_xlim()), (panel.yaxis, panel.get_ylim())):
+        places = [place for place in axis.get_majorticklocs() if low <= place <= high]
+        assert len(places) >= 3
+        assert all(f"{place:g}" == text.get_text() for place, text in zip(
+            axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True
+        ))  # fmt: skip

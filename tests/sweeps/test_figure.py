@@ -11,6 +11,7 @@ import pytest
 
 from sparsetoken.sweeps import Store, SweepError, run_cells
 from sparsetoken.sweeps.figure import draw_store, summarise
+from sparsetoken.uncertainty import z_scores
 
 
 def trial(settings: dict[str, Any], number: int) -> dict[str, Any]:
@@ -34,10 +35,12 @@ def filled(path: Path, trials: int = 4, **lists: list[Any]) -> Path:
 def test_summaries_are_means_and_standard_errors(tmp_path: Path) -> None:
     with Store(filled(tmp_path / "a", x=[1, 3])) as store:
         first, second = summarise(store, "y")
-    assert (first.settings, first.theory, first.trials) == ({"x": 1}, 1.0, 4)
-    assert first.mean == pytest.approx(1.15)
-    assert first.standard_error == pytest.approx(statistics.stdev([0, 0.1, 0.2, 0.3]) / 2)
-    assert second == ({"x": 3}, 3.0, 3.0, None, 1)
+    assert (first.settings, first.compared.theory, first.trials) == ({"x": 1}, 1.0, 4)
+    assert first.compared.mean == pytest.approx(1.15)
+    error = statistics.stdev([0, 0.1, 0.2, 0.3]) / 2
+    assert first.compared.standard_error == pytest.approx(error)
+    assert first.compared.z == pytest.approx(float(z_scores(0.15, error, freedom=3)))
+    assert second == ({"x": 3}, 1, (3.0, None, 0, 3.0, None))
 
 
 def test_lines_are_theory_and_dots_are_means_with_bars(tmp_path: Path) -> None:
@@ -49,7 +52,7 @@ def test_lines_are_theory_and_dots_are_means_with_bars(tmp_path: Path) -> None:
     assert np.array_equal(line.get_xydata(), [[1, 1], [2, 2]])
     assert dots.get_linestyle() == "None"
     assert np.allclose(dots.get_xydata(), [[2, 2.15], [1, 1.15]])
-    [bars] = axes.collections
+    [_, bars] = axes.collections
     error = statistics.stdev([0, 0.1, 0.2, 0.3]) / 2
     assert np.allclose(sorted(np.ptp(segment[:, 1]) for segment in bars.get_segments()), 2 * error)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x", "y")
@@ -80,6 +83,46 @@ def test_a_setting_at_test_time_that_only_follows_makes_no_panels(tmp_path: Path
     with Store(path) as store:
         titles = [axes.get_title() for axes in draw_store(store, x="x", y="y").axes]
     assert titles == ["at length = 10", "at length = 20"]
+
+
+def test_settings_that_run_along_with_the_abscissa_make_no_panels(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    pairs = [(1, 10), (2, 20), (4, 20)]
+    grid = [{"x": x, "alpha0": along, "length": length} for x, along in pairs for length in (5, 6)]
+    with ThreadPoolExecutor(1) as executor:
+        run_cells(grid, path, function=trial, trials=2, theory=theory, executor=executor)
+    with Store(path) as store:
+        figure = draw_store(store, y="y")
+        assert [axes.get_title() for axes in figure.axes] == ["L = 5", "L = 6"]
+        assert {axes.get_xlabel() for axes in figure.axes} == {"x, with alpha0 (α0)"}
+        assert all(len(axes.lines[0].get_xdata()) == 3 for axes in figure.axes)
+        # The other way round it does not tell which x there was.
+        titles = [axes.get_title() for axes in draw_store(store, "alpha0", "y").axes]
+        assert titles[:2] == ["x = 1, L = 5", "x = 1, L = 6"]
+
+
+def test_an_abscissa_that_does_not_vary_is_refused_where_others_do(tmp_path: Path) -> None:
+    refused = pytest.raises(SweepError, match=r"'length' is not .* different numbers; .*: x$")
+    with Store(filled(tmp_path / "a", x=[1, 2], length=[7])) as store, refused:
+        draw_store(store, "length", "y")
+    with Store(filled(tmp_path / "b", x=[1])) as store:
+        assert draw_store(store, "x", "y").axes
+
+
+def test_the_bar_of_theory_is_a_band(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with ThreadPoolExecutor(1) as executor:
+        run_cells(
+            [{"x": 1}, {"x": 2}], path, function=trial, trials=0, theory=with_bar, executor=executor
+        )
+    with Store(path) as store:
+        [axes] = draw_store(store, y="y").axes
+    [band] = axes.collections
+    assert band.get_datalim(axes.transData).intervaly == pytest.approx([0.75, 2.25])
+
+
+def with_bar(settings: dict[str, Any]) -> dict[str, Any]:
+    return {"y": float(settings["x"]), "y_uncertainty": 0.25}
 
 
 def test_theory_alone_is_drawn_without_dots(tmp_path: Path) -> None:

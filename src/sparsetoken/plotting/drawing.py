@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from sparsetoken.plotting.figures import styled
@@ -127,7 +127,10 @@ def show_whole_markers(axes: Axes) -> None:
 
 
 def tidy_log_ticks(axes: Axes) -> None:
-    """Label logarithmic axes of few decades with plain numbers at 1, 2 and 5, once all is drawn."""
+    """Label logarithmic axes of few decades with plain numbers, once all is drawn.
+
+    They stand at 1, 2 and 5, and at even steps where the axis spans less than a factor of five.
+    """
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         if axis.get_scale() != "log" or isinstance(axis.get_major_locator(), FixedLocator):
             continue
@@ -136,5 +139,7 @@ def tidy_log_ticks(axes: Axes) -> None:
         # A tick without a free number in its label is more readable than a power of ten.
         axis.set_minor_formatter(NullFormatter())
         if low >= 5e-4 and high <= 5e4 and decades <= 4:
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 1.7 else (1,)))
+            subs = (1, 2, 5) if decades < 1.7 else (1,)
+            steps = MaxNLocator(5, steps=[1, 2, 5, 10])
+            axis.set_major_locator(LogLocator(subs=subs) if decades > 0.7 else steps)
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

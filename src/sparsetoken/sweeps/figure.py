@@ -1,17 +1,19 @@
 """Draw a study: theory as lines over the simulation's dots, without further work.
 
-Classifiers differ in colour and dimensions in marker; every other setting that varies, apart from
-the one on the horizontal axis, gets a panel for each of its values.
+Classifiers differ in colour and dimensions in marker; every other setting that varies gets a panel
+for each of its values, apart from the one on the horizontal axis and those that run along with it.
 """
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sparsetoken.records import UNCERTAINTY
 from sparsetoken.sweeps.errors import SweepError
 from sparsetoken.sweeps.store import Store
-from sparsetoken.uncertainty import mean_and_error
+from sparsetoken.uncertainty import Comparison, compare, mean_and_error
 from sparsetoken.validation import shown
 
 if TYPE_CHECKING:
@@ -23,16 +25,16 @@ __all__ = ["Summary", "draw_store", "summarise"]
 _MOST_PANELS = 12
 _LOOKED_AT = 1000
 _MARKERS = "os^vDPXh"
+# Letters that fit above a panel.
+_TITLE_WIDTH = 42
 
 
 class Summary(NamedTuple):
-    """One field of one cell: theory, and mean and standard error of the trials; None if missing."""
+    """One field of one cell: its settings, how many trials have it, and theory beside them."""
 
     settings: dict[str, Any]
-    theory: float | None
-    mean: float | None
-    standard_error: float | None
     trials: int
+    compared: Comparison
 
 
 def summarise(store: Store, field: str) -> list[Summary]:
@@ -41,19 +43,19 @@ def summarise(store: Store, field: str) -> list[Summary]:
     for row in store.rows():
         if _is_drawable(row.get(field)):
             values.setdefault(row["cell"], []).append(float(row[field]))
-    theory = {
-        row["cell"]: float(row[field])
-        for row in store.theory_rows()
-        if _is_drawable(row.get(field))
-    }
+    theory = {row["cell"]: row for row in store.theory_rows() if _is_drawable(row.get(field))}
     return [
-        Summary(settings, theory.get(cell), *_mean(values.get(cell, [])))
+        _summary(settings, field, values.get(cell, []), theory.get(cell, {}))
         for cell, settings in store.cells()
     ]
 
 
-def _mean(values: list[float]) -> tuple[float | None, float | None, int]:
-    return *mean_and_error(values), len(values)
+def _summary(
+    settings: dict[str, Any], field: str, values: list[float], theory: Mapping[str, Any]
+) -> Summary:
+    mean, error = mean_and_error(values)
+    simulated = {field: mean, field + UNCERTAINTY: error}
+    return Summary(settings, len(values), compare(field, simulated, theory, trials=len(values)))
 
 
 def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale: str = "linear",
@@ -76,13 +78,15 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
     if y not in (*store.columns("trials"), *store.columns("theory")):
         raise SweepError(f"there is no field {y!r} to draw; there are {_drawable_fields(store)}")
     cells = summarise(store, y)
-    if all(cell.theory is None and cell.mean is None for cell in cells):
+    if all(cell.compared.theory is None and cell.compared.mean is None for cell in cells):
         raise SweepError(
             f"no trial has a number {y!r} to draw; there are {_drawable_fields(store)}"
         )
     varied = _varied(cells)
     x = _horizontal(cells, varied, x)
-    apart = [name for name in varied if name not in (x, "classifier", "dimension")]
+    others = [name for name in varied if name not in (x, "classifier", "dimension")]
+    along = [name for name in others if _runs_along(cells, name, x)]
+    apart = [name for name in others if name not in along]
     panels = _groups(cells, apart)
     if len(panels) > _MOST_PANELS:
         raise SweepError(
@@ -93,7 +97,7 @@ def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale:
     figure, axes = new_figure(columns, math.ceil(len(panels) / columns))
     for panel, (values, members) in zip(axes, panels.items(), strict=False):
         _draw_panel(panel, members, x)
-        _label(panel, x, y, scale, dict(zip(apart, values, strict=True)))
+        _label(panel, x, along, y, scale, dict(zip(apart, values, strict=True)))
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     shared_legend(figure, columns=3 if columns > 1 else 2)
@@ -141,15 +145,21 @@ def _horizontal(cells: list[Summary], varied: list[str], asked: str | None) -> s
 
     numeric = [name for name in varied if is_numeric(name)]
     if asked is not None:
-        if not is_numeric(asked):
+        if not is_numeric(asked) or (numeric and asked not in numeric):
             others = ", ".join(numeric) or "none"
             raise SweepError(
-                f"{asked!r} is not a numeric setting of all cells; those that vary are {others}"
+                f"{asked!r} is not a setting that takes different numbers; those that do: {others}"
             )
         return asked
     if not numeric:
         raise SweepError("no setting takes different numbers: name one to draw against")
     return max(numeric, key=lambda name: len({cell.settings[name] for cell in cells}))
+
+
+def _runs_along(cells: list[Summary], name: str, x: str) -> bool:
+    """Tell whether each value of x comes with one value of another setting, as in a zip."""
+    pairs = {(cell.settings.get(x), cell.settings.get(name)) for cell in cells}
+    return len(pairs) == len({first for first, _ in pairs})
 
 
 def _is_number(value: Any) -> bool:
@@ -164,49 +174,53 @@ def _groups(cells: Iterable[Summary], names: list[str]) -> dict[tuple[Any, ...],
 
 
 def _draw_panel(axes: "Axes", cells: list[Summary], x: str) -> None:
-    from sparsetoken.plotting import draw_simulation, draw_theory, look_of
+    from sparsetoken.plotting import draw_band, draw_simulation, look_of
 
     several = len({cell.settings.get("dimension") for cell in cells}) > 1 and x != "dimension"
     for (classifier,), members in _groups(cells, ["classifier"]).items():
         look = look_of(classifier or "attention")
         # Theory is the same for all dimensions: one line is enough.
-        line = {c.settings[x]: c.theory for c in members if c.theory is not None}
+        line = {c.settings[x]: c.compared for c in members if c.compared.theory is not None}
         if line:
-            draw_theory(axes, list(line), list(line.values()), look)
+            heights, bars = zip(
+                *((one.theory, one.bar or 0.0) for one in line.values()), strict=True
+            )
+            draw_band(axes, list(line), heights, bars, look)
         by_dimension = _groups(members, ["dimension"] if several else [])
         for number, (dimension, dots) in enumerate(by_dimension.items()):
-            means = {cell.settings[x]: cell.mean for cell in dots if cell.mean is not None}
-            if not means:
+            seen = {c.settings[x]: c.compared for c in dots if c.compared.mean is not None}
+            if not seen:
                 continue
+            means, errors = zip(
+                *((one.mean, one.standard_error or 0.0) for one in seen.values()), strict=True
+            )
             marker = _MARKERS[number % len(_MARKERS)] if several else look.marker
             label = f"{look.label}, d = {dimension[0]}" if several else None
             draw_simulation(
                 axes,
-                list(means),
-                list(means.values()),
-                [cell.standard_error or 0.0 for cell in dots if cell.mean is not None],
+                list(seen),
+                means,
+                errors,
                 look,
                 label=label or (None if line else look.label),
                 fmt=marker,
             )
 
 
-def _label(axes: "Axes", x: str, y: str, scale: str, apart: Mapping[str, Any]) -> None:
-    from sparsetoken.plotting import describe, styled
-    from sparsetoken.plotting.figures import SYMBOLS
+def _label(
+    axes: "Axes", x: str, along: Sequence[str], y: str, scale: str, apart: Mapping[str, Any]
+) -> None:
+    from sparsetoken.plotting import describe, named, show_whole_markers, styled, tidy_log_ticks
 
     @styled
     def write() -> None:
-        symbol = f" ({SYMBOLS[x]})" if x in SYMBOLS else ""
-        axes.set_xlabel(x.replace("_", " ") + symbol)
-        axes.set_ylabel(y.replace("_", " "))
-        axes.set_title(describe(apart))
-        for letter, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        axes.set_xlabel(", with ".join(map(named, [x, *along])))
+        axes.set_ylabel(named(y))
+        axes.set_title(textwrap.fill(describe(apart), _TITLE_WIDTH))
+        for letter in "xy":
             if scale in (f"log{letter}", "loglog"):
                 axes.set(**{f"{letter}scale": "log"})
-                axis.set_major_formatter("{x:g}")
-                low, high = axis.get_data_interval()
-                # Below a decade there are few major ticks: name the minor ones as well.
-                axis.set_minor_formatter("{x:.2g}" if high < 10 * low else "")
+        tidy_log_ticks(axes)
+        show_whole_markers(axes)
 
     write()

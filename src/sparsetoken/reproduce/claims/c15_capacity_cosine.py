@@ -107,7 +107,7 @@ def judge(table: Table) -> Verdict:
 def draw(table: Table) -> dict[str, Drawing]:
     """Draw capacity against cosine, for several sharpnesses, with trained queries as markers."""
     settings = table.settings
-    figure, (panel,) = new_figure(panel_height=3.0)
+    figure, (panel,) = new_figure(panel_height=3.5)
     given = table.select(source="theory", classifier="attention", way=None)
     for look, kappa in zip(SERIES, given.distinct("kappa"), strict=False):
         rows = given.select(kappa=kappa)
