@@ -88,6 +88,13 @@ def test_without_the_module_the_loss_is_unknown(folder: Path) -> None:
     assert (done.returncode, "training.loss: 'huber' is not valid" in done.stderr) == (2, True)
 
 
+def test_the_workers_of_a_sweep_know_what_the_command_line_imports(folder: Path) -> None:
+    (folder / "study.toml").write_text(STUDY.replace('imports = ["my_losses"]', ""))
+    done = command(folder, "sweep", "run", "study.toml", "--import", "my_losses", "--workers", "1")
+    assert done.returncode == 0, done.stdout
+    assert "theory of 1, trials 2/2;" in done.stdout
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_command_line_names_the_module_and_workers_know_the_loss(
     folder: Path, workers: str

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsetoken import validation
+from sparsetoken.extensions import imported_extensions
 from sparsetoken.limits import MOST_RETRIES, MOST_TRIALS, MOST_WORKERS
 from sparsetoken.sweeps.cells import THEORY_IGNORES, predict_cell, simulate_trial
 from sparsetoken.sweeps.cluster import dask_backend
@@ -176,7 +177,9 @@ def run_cells(
     theory_ignores : sequence of str
         Settings that theory does not read: cells that differ in these alone share one call.
     imports : sequence of str
-        Modules that worker processes import first, for what they register.
+        Modules that worker processes import first, for what they register. So they do with those
+        that `--import` or a study have imported here; these are not part of what the store is
+        bound to.
     workers : int
         Local processes, or how many there are in the executor.
     dask : str, optional
@@ -246,8 +249,10 @@ def run_cells(
             tracker = _Tracker(writer, sharing, progress, backend.note)
             missing = _missing(writer, len(cells), theory, sharing, trials, retry_failed)
             work = {True: theory or function, False: function}
+            # What a module has registered in this process, the others must know as well.
+            known = tuple(dict.fromkeys((*imports, *imported_extensions())))
             calls = (
-                Call(cell, trial, work[trial is None], dict(cells[cell]), imports)
+                Call(cell, trial, work[trial is None], dict(cells[cell]), known)
                 for cell, trial in missing
             )
             Engine(backend, tracker.save, tracker.tick, retries).run(calls)
