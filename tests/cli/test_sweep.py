@@ -178,8 +178,21 @@ def test_failed_trials_are_shown_and_give_exit_code_1(
     assert "cell 0, trial 0: RuntimeError: out of luck" in result.output
     monkeypatch.undo()
     assert "(8 failed)" in sweep("status", copy).output
+    errors = json.loads(sweep("status", copy, "--json").output)["errors"]
+    assert errors[0] == {"cell": 0, "trial": 0, "error": "RuntimeError: out of luck"}
     assert sweep("run", copy, "--workers", 1).exit_code == 1
     assert sweep("run", copy, "--workers", 1, "--retry-failed").exit_code == 0
+
+
+def test_theory_alone_that_fails_gives_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "study.toml"
+    copy.write_text(STUDY.replace("trials = 2", "trials = 0"))
+    monkeypatch.setattr("sparsetoken.sweeps.run.LocalExecutor", _Failing)
+    result = sweep("run", copy, "--retries", 0)
+    assert "(failed in 8), trials 0/0; 0 trials in" in result.output
+    assert result.exit_code == 1
 
 
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines(study: Path) -> None:

@@ -1,5 +1,6 @@
 """Damage is named, never read as a result, and repaired without losing what is whole."""
 
+import json
 import os
 import random
 import shutil
@@ -160,6 +161,19 @@ def test_a_changed_digit_is_found_named_and_repaired(
     assert results(store) == results(made / "study.sqlite")
     assert at_home("check", study) == (0, f"{store} is sound: 80 rows\n")
     assert (study.parent / "study.sqlite.damaged").exists()
+
+
+def test_a_repair_tells_a_machine_what_was_found_and_nothing_else(study: Path) -> None:
+    change(
+        study.with_suffix(".sqlite"),
+        "UPDATE trials SET seconds = seconds + 1 WHERE cell = 0 AND trial = 3",
+    )
+    words = ["sweep", "check", str(study), "--repair", "--json", "--workers", "1"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["examples"] == ["cell 0, trial 3"]
+    assert "Kept 79 rows" in result.stderr
+    assert "; 1 trial in " in result.stderr
 
 
 def test_a_repair_replaces_nothing_and_takes_nothing_from_a_repair_that_was_killed(

@@ -1,6 +1,6 @@
 """`sparsetoken sweep`: studies that survive interruptions.
 
-Exit codes: 0 all is done, 1 some trials failed, 2 the sweep could not start or go on, 130 Ctrl-C.
+Exit codes: 0 all is done, 1 some trials failed (or theory, in a study of theory alone), 2 the sweep could not start or go on, 130 Ctrl-C.
 """
 
 import json
@@ -164,20 +164,26 @@ def run(
         click.echo(f"What had finished is in {path}; run again to go on.", err=True)
         raise
     _summarise(end, path)
-    sys.exit(1 if end.counts.failed else 0)
+    sys.exit(_exit_code(end.counts))
 
 
-def _summarise(end: "Progress", path: Path) -> None:
+def _exit_code(counts: "StudyCounts") -> int:
+    """Return 1 if trials have failed, or theory in a study of theory alone."""
+    return int(bool(counts.failed or (counts.theory_failed and not counts.trials)))
+
+
+def _summarise(end: "Progress", path: Path, *, err: bool = False) -> None:
     from sparsetoken.sweeps import Store
 
-    counts = end.counts
-    click.echo(f"{_counted(counts)}; {end.ran} trials in {end.seconds:.1f} s. Store: {path}")
+    ran = "1 trial" if end.ran == 1 else f"{end.ran} trials"
+    click.echo(f"{_counted(end.counts)}; {ran} in {end.seconds:.1f} s. Store: {path}", err=err)
     with Store(path) as store:
-        _show_errors(store)
+        _show_errors(store, err=err)
         versions = store.versions()
     if len(versions) > 1:
         click.echo(
-            f"Note: the trials are of several versions of sparsetoken: {', '.join(versions)}"
+            f"Note: the trials are of several versions of sparsetoken: {', '.join(versions)}",
+            err=err,
         )
 
 
@@ -191,10 +197,10 @@ def _counted(counts: "StudyCounts") -> str:
     )
 
 
-def _show_errors(store: "Store") -> None:
+def _show_errors(store: "Store", *, err: bool = False) -> None:
     for cell, trial, error in store.errors():
         what = "theory" if trial is None else f"trial {trial}"
-        click.echo(f"  cell {cell}, {what}: {error}")
+        click.echo(f"  cell {cell}, {what}: {error}", err=err)
 
 
 @contextmanager
@@ -253,7 +259,14 @@ def status(study: Path, store: Path | None, as_json: bool) -> None:
     with _open_store(study, store, check=False) as opened:
         counts = opened.counts()
         if as_json:
-            facts = {"created": opened.study["created"], "versions": opened.versions()}
+            errors = [
+                dict(zip(("cell", "trial", "error"), one, strict=True)) for one in opened.errors()
+            ]
+            facts = {
+                "created": opened.study["created"],
+                "versions": opened.versions(),
+                "errors": errors,
+            }
             click.echo(json.dumps({**counts._asdict(), **facts}))
             return
         click.echo(_counted(counts))
@@ -290,7 +303,7 @@ def check(study: Path, store: Path | None, repair: bool, workers: int, as_json: 
         return
     if not repair:
         sys.exit(1)
-    _repair(grid, path, workers)
+    _repair(grid, path, workers, as_json)
 
 
 def _show_inspection(found: "Inspection", path: Path) -> None:
@@ -304,7 +317,7 @@ def _show_inspection(found: "Inspection", path: Path) -> None:
         click.echo(f"  ... and {found.damaged - len(found.examples)} more")
 
 
-def _repair(grid: "Study", path: Path, workers: int) -> None:
+def _repair(grid: "Study", path: Path, workers: int, as_json: bool) -> None:
     from sparsetoken.sweeps import run_sweep
     from sparsetoken.sweeps.repair import rebuild_store
     from sparsetoken.sweeps.run import study_fingerprint
@@ -314,8 +327,8 @@ def _repair(grid: "Study", path: Path, workers: int) -> None:
     click.echo(f"Kept {rows} rows; the damaged store is now {kept}", err=True)
     with _progress_shown() as show:
         end = run_sweep(grid, path, workers=workers, progress=show)
-    _summarise(end, path)
-    sys.exit(1 if end.counts.failed else 0)
+    _summarise(end, path, err=as_json)  # what was found is all that a machine reads
+    sys.exit(_exit_code(end.counts))
 
 
 @sweep.command(short_help="Write the trials of STUDY to FILE, one row a trial.")
