@@ -1,6 +1,7 @@
 """The study file: what it means and what it refuses."""
 
 import math
+import os
 import time
 from dataclasses import fields
 from itertools import islice
@@ -278,6 +279,17 @@ def test_every_number_that_a_cell_gives_can_be_drawn() -> None:
         ("zip = [['training.ridge', 'dimensions']]\n" + HEAD.replace("10", "[10, 20, 30]") + TASK
          + TRAINING + "ridge = [1, 2]\n",
          "zip: lists of different lengths: training.ridge has 2, dimensions has 3"),
+        ("zip = [['training.ridge']]\n" + PLAIN + "ridge = [1, 2]\n",
+         "zip: ['training.ridge'] is not valid: expected two keys or more"),
+        ("zip = ['training.ridge']\n" + PLAIN, "zip.0: 'training.ridge' is not valid: expected a list"),
+        (PLAIN.replace("trials = 1", "trials = '1'"), "trials: '1' is not valid: expected an integer"),
+        (PLAIN.replace("trials = 1", "trials = -1"), "trials: -1 is not valid: expected an integer >= 0"),
+        ("seed = 9223372036854775808\n" + PLAIN,
+         "seed: 9223372036854775808 is not valid: expected an integer < 9223372036854775808"),
+        ("sampler = 'x'\n" + PLAIN, "sampler: 'x' is not valid: expected 'reduced' or 'plain'"),
+        ("theory = 'yes'\n" + PLAIN, "theory: 'yes' is not valid: expected true or false"),
+        ("title = 3\n" + PLAIN, "title: 3 is not valid: expected a text"),
+        ("query = 3\n" + PLAIN, "query: 3 is not valid: expected a table"),
         ("zip = [['training.ridge', 'training.ridge']]\n" + PLAIN + "ridge = [1, 2]\n",
          "zip: 'training.ridge' is named twice"),
     ],
@@ -317,6 +329,14 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(StudyError, match=r"binary\.toml has 1 problem:\n  cannot be read: .*utf-8"):
         read_study(tmp_path / "binary.toml")
+    os.mkfifo(tmp_path / "pipe.toml")  # to open it would wait for ever
+    with pytest.raises(StudyError, match=r"pipe\.toml has 1 problem:\n  cannot be read: it is not"):
+        read_study(tmp_path / "pipe.toml")
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "marked.toml").write_text("\ufeff" + PLAIN, encoding="utf-8")
+    assert read_study(tmp_path / "marked.toml") == parse_study(PLAIN)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ the product of all lists; those named together under ``zip`` run side by side in
 
 import difflib
 import math
-import os
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -329,6 +328,8 @@ class Study(_Strict):
             elif named.count(key) > 1:
                 yield f"zip: {key!r} is named twice"
         for group in self.zip:
+            if len(group) < 2:
+                yield f"zip: {validation.shown(group)} is not valid: expected two keys or more"
             lengths = [f"{key} has {len(self.axes[key])}" for key in group if key in known]
             if len({len(self.axes[key]) for key in group if key in known}) > 1:
                 yield f"zip: lists of different lengths: {', '.join(lengths)}"
@@ -486,11 +487,12 @@ def read_study(path: str | Path) -> Study:
     """
     path = validation.path("path", path)
     try:
+        # To open a named pipe would wait for a writer.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("it is not a regular file")
         with path.open("rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise StudyError(str(path), ["cannot be read: it is not a regular file"])
             content = file.read(MOST_BYTES + 1)
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")  # some editors begin a file with a mark
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise StudyError(str(path), [f"cannot be read: {reason}"]) from None
@@ -533,11 +535,25 @@ def _explain(item: Any) -> list[str]:
     if item["type"] == "missing":
         return [f"{key}: missing"]
     message = item["msg"].removeprefix("Value error, ")
+    if item["type"] in _ACCEPTED:
+        accepted = _ACCEPTED[item["type"]].format(**item.get("ctx", {}))
+        message = f"{validation.shown(item['input'])} is not valid: expected {accepted}"
     if not key:
         return str(message).split("\n")
     return [f"{key}: {message}"]
 
 
+# What is accepted where pydantic itself refuses a value, by the type of its error.
+_ACCEPTED = {
+    "bool_type": "true or false",
+    "greater_than_equal": "an integer >= {ge}",
+    "int_type": "an integer",
+    "less_than": "an integer < {lt}",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "model_type": "a table",
+    "string_type": "a text",
+}
 _TABLES: dict[str, type[_Strict]] = {
     "": Study,
     "task": _TaskTable,
