@@ -37,6 +37,10 @@ def test_a_claim_from_outside_is_measured_judged_and_reported(tmp_path: Path) ->
     assert (entry["claim"], entry["verdict"]) == (101, "confirmed"), entry["seen"]
     assert entry["numbers"]["hit rate at the weakest signal"]["value"] < 0.5
     assert all((tmp_path / "here" / name).is_file() for name in entry["figures"])
+    command = "sparsetoken reproduce 101 --quick --import my_claims"
+    assert json.loads((tmp_path / "here" / "verdicts.json").read_text())["command"] == command
+    report = (tmp_path / "here" / "report.html").read_text()
+    assert report.count(f"<code>{command}</code>") == 2, "of the run, and of just this claim"
 
 
 def test_its_numbers_must_be_free_and_its_name_fit_for_files() -> None:

@@ -102,6 +102,21 @@ def test_each_claim_says_what_was_seen_and_how_to_run_it(outline: Outline) -> No
     assert select_claims([11])[0].meaning in text
 
 
+@pytest.mark.parametrize(
+    ("command", "alone"),
+    [
+        ("sparsetoken reproduce", "sparsetoken reproduce 5"),
+        ("sparsetoken reproduce 5 8 --quick --seed 3", "sparsetoken reproduce 5 --quick --seed 3"),
+        ("sparsetoken reproduce --questions --quick", "sparsetoken reproduce 5 --quick"),
+    ],
+)
+def test_the_command_for_one_claim_has_the_options_of_the_run(
+    tmp_path: Path, command: str, alone: str
+) -> None:
+    report = write_results([finding(5)], tmp_path, "quick", 3, command)
+    assert f"Just this one: <code>{alone}</code>" in report.read_text()
+
+
 def test_verdicts_hold_all_that_a_machine_needs(folder: Path) -> None:
     data = json.loads((folder / "verdicts.json").read_text())
     assert data["seed"] == 3

@@ -89,6 +89,7 @@ def reproduce(
         )
         _show_list(chosen, as_json, bool(numbers), console)
         return
+    from sparsetoken.extensions import imported_extensions
     from sparsetoken.reproduce.report import write_results
 
     profile = "quick" if quick else "full"
@@ -101,6 +102,7 @@ def reproduce(
     check_writable(output / "verdicts.json", _are_verdicts, force=force)
     options = [*(["--questions"] if questions else []), *(["--quick"] if quick else [])]
     options += [f"--seed {seed}"] if seed else []
+    options += [f"--import {name}" for name in imported_extensions()]
     with _alone_in(output):
         findings = _examine_all(chosen, profile, seed, output, workers, console)
         command = " ".join(["sparsetoken reproduce", *numbers, *options])

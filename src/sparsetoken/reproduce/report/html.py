@@ -7,6 +7,7 @@ from typing import Any
 
 from sparsetoken.plotting import describe
 from sparsetoken.plotting.figures import COLUMN_WIDTH
+from sparsetoken.reproduce.claim import Claim
 from sparsetoken.reproduce.examination import Examination
 
 __all__ = ["MAIN_CLAIM", "page"]
@@ -181,14 +182,20 @@ def _section(finding: Examination, pictures: Mapping[str, str], run: Mapping[str
             '<div class="wide"><table><thead><tr><th>number</th><th>value ± uncertainty</th></tr>'
             f"</thead>\n<tbody>\n{rows}\n</tbody></table></div>"
         )
-    quick = "" if run["profile"] == "full" else f" --{run['profile']}"
     parts.append(
         f"<details class='small'><summary>All settings</summary><p>"
         f"{escape(describe(finding.settings))}</p></details>"
-        f"<p class='small'>Just this one: <code>sparsetoken reproduce {claim.short}{quick}</code>"
-        "</p>"
+        f"<p class='small'>Just this one: <code>{escape(_alone(claim, run['command']))}</code></p>"
     )
     return "\n".join(parts)
+
+
+def _alone(claim: Claim, command: str) -> str:
+    """Return the command that measures one claim of a run: its number, and the run's options."""
+    words = command.split()
+    places = [place for place, word in enumerate(words) if word.startswith("--")]
+    options = [word for word in words[min(places, default=len(words)) :] if word != "--questions"]
+    return " ".join(["sparsetoken reproduce", claim.short, *options])
 
 
 def _provenance(run: Mapping[str, Any]) -> str:
