@@ -2,8 +2,9 @@
 
 import inspect
 import itertools
-import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ import pytest
 import sparsetoken
 from sparsetoken import BinomialCount, CountLaw, ParameterError, Query, Step, Task, Training, sample
 from sparsetoken.cli import main
+from sparsetoken.limits import usable_cores
 
 FUNCTIONS = {
     name: inspect.signature(getattr(sparsetoken, name)).parameters.values()
@@ -136,7 +138,18 @@ def test_one_default_of_workers_in_python_and_one_on_the_command_line() -> None:
         if option.name == "workers"
     }
     assert len(asked) > 5
-    assert set(asked.values()) == {os.cpu_count()}
+    assert set(asked.values()) == {usable_cores()}
+
+
+def test_workers_are_no_more_than_the_cores_that_a_process_may_use() -> None:
+    told = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import click;"
+        "from sparsetoken.cli.plan import plan; from sparsetoken.explorer.workers import Crew;"
+        "option, = (one for one in plan.params if one.name == 'workers');"
+        "print(option.get_default(click.Context(plan)), Crew().size)"
+    )
+    result = subprocess.run([sys.executable, "-c", told], capture_output=True, check=True)
+    assert result.stdout.split() == [b"1", b"1"]
 
 
 def test_functions_have_workers_and_a_seed_where_scikit_learn_s_classes_have_other_words() -> None:

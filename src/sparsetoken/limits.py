@@ -12,6 +12,7 @@ __all__ = [
     "MOST_TRIALS",
     "MOST_VALUES",
     "MOST_WORKERS",
+    "usable_cores",
 ]
 
 MOST_BYTES = 10**7  # of a study file
@@ -25,3 +26,13 @@ MOST_REPEATS = 10**4  # of a cross-validation; all its folds are listed before t
 LARGEST_SEED = 2**32 - 1 - MOST_REPEATS  # 32 bits for scikit-learn, which counts repeats on
 MOST_RETRIES = 1000
 MOST_WORKERS = 1024  # processes of one machine
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use: no more than its affinity and its container allow.
+
+    The machine may have many more. As many processes as it has would wait for each other.
+    """
+    from joblib import cpu_count  # loaded where a command runs, not where its help is shown
+
+    return int(cpu_count())

@@ -1,6 +1,5 @@
 """Options that commands share, made from the fields of `Task`, `Training` and `Query`."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -10,7 +9,7 @@ import click
 
 from sparsetoken import validation
 from sparsetoken.cli.output import Function, force_option, refuse_unread_options
-from sparsetoken.limits import MOST_WORKERS
+from sparsetoken.limits import MOST_WORKERS, usable_cores
 from sparsetoken.task import Query, Step, Task, Training, spaced
 from sparsetoken.validation import ParameterError
 
@@ -155,8 +154,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 workers_option = click.option(
     "--workers",
     type=click.IntRange(min=1, max=MOST_WORKERS),
-    default=lambda: os.cpu_count() or 1,
-    show_default="all cores",
+    default=usable_cores,
+    show_default="all cores that it may use",
     help="Processes to share the work.",
 )
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from sparsetoken.explorer.computing import Batch, Point, Stale, compute
 from sparsetoken.extensions import import_extensions, imported_extensions
+from sparsetoken.limits import usable_cores
 from sparsetoken.numerics.memory import path_memory
 
 __all__ = ["ENDED", "Crew", "in_a_process", "listen", "start_process", "unexpected"]
@@ -104,12 +105,12 @@ class Crew:
     Parameters
     ----------
     size : int, optional
-        How many work at once; one for each processor, at most four. There are twice as many
+        How many work at once; one for each core that may be used, at most four. There are twice as many
         processes, so that the place of one that was ended is taken at once.
     """
 
     def __init__(self, size: int | None = None) -> None:
-        self.size = size or max(1, min(4, os.cpu_count() or 1))
+        self.size = size or min(4, usable_cores())
         self._idle: asyncio.LifoQueue[_Worker] = asyncio.LifoQueue()
         self._all: set[_Worker] = set()
         self._replacing: set[asyncio.Task[None]] = set()
