@@ -124,3 +124,10 @@ def test_the_ends_of_a_map_are_named_not_its_values() -> None:
     result = CliRunner().invoke(main, ["map", "--x", "strength", "5", "5"])
     assert result.exit_code == 2
     assert "x of strength = '5 5' is not valid: expected first the smaller number" in result.output
+
+
+def test_an_axis_that_no_classifier_of_a_map_reads_is_refused() -> None:
+    call = ["map", "--classifier", "pooled", "--x", "query_step", "1", "5", "--points", "2"]
+    result = CliRunner().invoke(main, call)
+    assert result.exit_code == 2
+    assert "x = 'query_step' is not valid: expected a setting that pooled reads" in result.output

@@ -185,6 +185,11 @@ def test_first_crossing_of_each_column() -> None:
         ),
         ({"x": ("alpha", [0.0, 2.0])}, "alpha = 0.0"),
         ({"y": ("strength", [1.0, 2.0])}, "another setting than x"),
+        ({"x": ("alpha0", [1.0, 2.0])}, "y = 'alpha' .* leaves x, alpha0, as it is"),
+        (
+            {"x": ("query_step", [1.0, 2.0]), "classifiers": ["pooled", "vectorised"]},
+            "x = 'query_step' .* that pooled or vectorised reads: alpha, .*, strength$",
+        ),
         ({"classifiers": ()}, "classifiers"),
         ({"classifiers": ("bayes",)}, "classifiers = 'bayes'"),
     ],
@@ -193,6 +198,31 @@ def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> N
     options = {"x": ("strength", STRENGTHS), "y": ("alpha", RATIOS), **change}
     with pytest.raises(ParameterError, match=message):
         phase_map(TASK, TRAINING, **options)
+
+
+def test_samples_that_are_reused_are_one_axis() -> None:
+    reused = Training(2.0, 2.0, reuse=True)
+    axes: dict[str, Any] = {"x": ("alpha0", RATIOS), "y": ("alpha1", RATIOS)}
+    with pytest.raises(ParameterError, match="y = 'alpha1' .* leaves x, alpha0, as it is"):
+        phase_map(TASK, reused, **axes)
+    apart = phase_map(TASK, TRAINING, classifiers=["pooled"], **axes)
+    # All samples, those for a query too, are the readout's that has none.
+    both = predict(TASK, TRAINING.replace(alpha1=9.0), classifier="pooled").test_error
+    assert apart.errors["pooled"][1, 0] == pytest.approx(both, abs=2 * apart.tolerance)
+    assert str(apart).startswith("Map over alpha0 (1 to 8) and alpha1 (1 to 8), 4 cells, errors ± ")
+
+
+def test_an_axis_that_the_capacity_alone_reads_is_drawn() -> None:
+    found = phase_map(
+        TASK,
+        TRAINING,
+        x=("query_step", [5.0, 60.0]),
+        y=("strength", [3.0, 6.0]),
+        classifiers=["pooled"],
+        with_capacity=True,
+    )
+    assert found.capacities is not None
+    assert np.all(np.diff(found.capacities, axis=1) != 0)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from sparsetoken.records import preformatted, share_text, to_frame
 from sparsetoken.task import ALL_SAMPLES, Task, Training, vary
 from sparsetoken.theory.capacity import capacity
 from sparsetoken.theory.laws import LAWS
-from sparsetoken.theory.prediction import Predictor
+from sparsetoken.theory.prediction import Predictor, prediction_fields, query_fields
 from sparsetoken.theory.usage import Usage
 from sparsetoken.validation import ParameterError
 
@@ -53,6 +53,8 @@ class PhaseMap:
         where it is above 1. None if it was not wanted.
     unsolved : int
         How many predictions did not converge.
+    tolerance : float
+        Numerical error of the errors, as it was wanted.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class PhaseMap:
     winners: Array
     capacities: Array | None
     unsolved: int
+    tolerance: float
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a flat dictionary for each cell: the two settings, the errors, the winner.
@@ -246,8 +249,8 @@ def phase_map(
     training : Training
         What does not vary.
     x, y : (name, values)
-        Two fields of the task and the training, or "alpha": all samples per dimension, shared out
-        between query and readout as in `training`.
+        Two fields of the task and the training that a classifier of the map reads, or "alpha": all
+        samples per dimension, shared out between query and readout as in `training`.
     classifiers : sequence of str, optional
         Some of "attention", "pooled", "vectorised" and other entries of `theory.laws.LAWS`; by
         default all.
@@ -286,10 +289,11 @@ def phase_map(
     names = [validation.choice("classifiers", name, LAWS) for name in asked]
     if not names:
         raise ParameterError("classifiers", classifiers, "at least one")
-    axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]
-    if axes[0][0] == axes[1][0]:
-        raise ParameterError("y", axes[1][0], f"another setting than x, {axes[0][0]}")
     with_capacity = validation.boolean("with_capacity", with_capacity)
+    axes = [_checked(name, axis, task, training) for name, axis in (("x", x), ("y", y))]
+    _check_axes(axes[0][0], axes[1][0], training)
+    for side, (name, _) in zip("xy", axes, strict=True):
+        _check_read(side, name, names, with_capacity)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
     tolerance = validation.real("tolerance", tolerance, low=0, inclusive=False)
     validation.callback("progress", progress)
@@ -319,6 +323,7 @@ def phase_map(
         winners=np.array(names)[best],
         capacities=capacities,
         unsolved=int(np.isnan(stacked).sum()),
+        tolerance=tolerance,
     )
 
 
@@ -356,6 +361,29 @@ def _checked(side: str, axis: Any, task: Task, training: Training) -> tuple[str,
                 raise
             raise ParameterError(side, name, f"{error.accepted}, {ALL_SAMPLES}") from None
     return name, values
+
+
+def _check_axes(x: str, y: str, training: Training) -> None:
+    """Refuse two axes of which one would change what the other says."""
+    parts = ("alpha0", "alpha1")
+    tied = {*parts, ALL_SAMPLES} if training.reuse else {ALL_SAMPLES}
+    if x == y:
+        raise ParameterError("y", y, f"another setting than x, {x}")
+    if {x, y} <= {*parts, ALL_SAMPLES} and {x, y} & tied:
+        accepted = f"a setting that leaves x, {x}, as it is: both say how many samples there are"
+        raise ParameterError("y", y, accepted)
+
+
+def _check_read(side: str, name: str, classifiers: Sequence[str], with_capacity: bool) -> None:
+    """Refuse an axis over which nothing on the map would change."""
+    read = {ALL_SAMPLES, "alpha0"}  # a readout without a query has the samples of both
+    for classifier in classifiers:
+        read |= set(prediction_fields(classifier, None))
+    if with_capacity:
+        read |= set(query_fields("attention", None))
+    if name not in read:
+        accepted = f"a setting that {' or '.join(classifiers)} reads: " + ", ".join(sorted(read))
+        raise ParameterError(side, name, accepted)
 
 
 def _settings(name: str, value: Any, task: Task, training: Training) -> tuple[Task, Training]:
@@ -413,7 +441,8 @@ def _first_crossings(gaps: Array, values: Array) -> Array:
 def _lines(found: PhaseMap) -> Iterator[str]:
     yield (
         f"Map over {found.x} ({found.x_values[0]:g} to {found.x_values[-1]:g}) and {found.y} "
-        f"({found.y_values[0]:g} to {found.y_values[-1]:g}), {found.winners.size:,} cells"
+        f"({found.y_values[0]:g} to {found.y_values[-1]:g}), {found.winners.size:,} cells, "
+        f"errors ± {found.tolerance:g}"
     )
     for name in found.errors:
         share = float(np.mean(found.winners == name))
