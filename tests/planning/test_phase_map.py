@@ -1,6 +1,7 @@
 """Phase maps: every cell is a prediction, and the lines lie where errors cross."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from sparsetoken import ParameterError, Task, Training, capacity, phase_map, predict
 from sparsetoken.planning.parallel import finished
-from sparsetoken.planning.phase_map import _crossing, _first_crossings
+from sparsetoken.planning.phase_map import _first_crossings, _range_text
 
 TASK = Task(10, 1, 4.0)
 TRAINING = Training(alpha0=1.0, alpha1=3.0, query_step=60, ridge=0.1)
@@ -37,7 +38,7 @@ def test_cells_are_predictions_and_pooling_has_all_samples() -> None:
     assert "attention" in str(found)
     # A map says nothing of what lies beyond it: not "never".
     assert np.isnan(found.crossings()[0])
-    assert "not here" in str(found)
+    assert "nowhere here" in str(found)
 
 
 def test_any_two_settings_workers_and_capacity() -> None:
@@ -56,9 +57,12 @@ def test_any_two_settings_workers_and_capacity() -> None:
     assert one.capacities is not None
     expected = capacity(TASK.replace(length=12), training=TRAINING).alpha / 3.0
     assert one.capacities[0, 1] == pytest.approx(expected)
-    figure = one.plot()
-    titles = [axes.get_title() for axes in figure.axes]
-    assert "who wins; dotted: attention = pooling, dashed: capacity" in titles
+    crossed = replace(one, capacities=np.array([[0.5, 2.0], [0.5, 2.0]]))
+    figure = crossed.plot()
+    (panel,) = (axes for axes in figure.axes if axes.get_title() == "who wins")
+    labels = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert "capacity of attention" in labels
+    assert "attention = pooling" not in labels  # they cross nowhere here
     assert "capacity_ratio" in one.to_rows()[0]
     share = np.mean([row["capacity_ratio"] >= 1 for row in one.to_rows()])
     assert f"attention separates its training samples in {100 * share:.0f} % (below" in str(one)
@@ -161,8 +165,9 @@ def test_a_map_without_attention_names_no_line_of_it() -> None:
         ParameterError, match=r"classifiers = \('pooled',\).*'attention' among them"
     ):
         found.equality()
-    assert "who wins" in [panel.get_title() for panel in found.plot().axes]
-    assert "attention" not in str(found)
+    # One classifier alone wins nothing.
+    assert [panel.get_title() for panel in found.plot().axes] == ["pooled linear", ""]
+    assert not {"attention", "wins"} & set(str(found).split())
 
 
 def test_first_crossing_of_each_column() -> None:
@@ -203,7 +208,7 @@ def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> N
 def test_samples_that_are_reused_are_one_axis() -> None:
     reused = Training(2.0, 2.0, reuse=True)
     axes: dict[str, Any] = {"x": ("alpha0", RATIOS), "y": ("alpha1", RATIOS)}
-    with pytest.raises(ParameterError, match="y = 'alpha1' .* leaves x, alpha0, as it is"):
+    with pytest.raises(ParameterError, match=r"y = 'alpha1' .* leaves x, alpha0, as it is"):
         phase_map(TASK, reused, **axes)
     apart = phase_map(TASK, TRAINING, classifiers=["pooled"], **axes)
     # All samples, those for a query too, are the readout's that has none.
@@ -226,10 +231,20 @@ def test_an_axis_that_the_capacity_alone_reads_is_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(np.nan, "not here"), (0.5, "<= 0.5"), (0.75, "0.75"), (16.0, "16")]
+    ("gaps", "words"),
+    [
+        ([1, 1, 1, 1], "nowhere here"),
+        ([-1, -1, 0, -1], "everywhere here"),
+        ([1, -1, -1, -1], "from 1.5"),
+        ([-1, -1, 1, 1], "up to 3"),
+        ([0, -1, 1, 1], "up to 3"),
+        ([1, -1, 1, 1], "from 1.5 up to 3"),
+        ([np.nan, -1, np.nan, 1], "from 2 up to 2"),
+    ],
 )
-def test_a_crossing_at_the_least_value_may_lie_below_it(value: float, words: str) -> None:
-    assert _crossing(value, least=0.5) == words
+def test_where_a_line_is_crossed_is_told_in_either_direction(gaps: list[float], words: str) -> None:
+    """An error that grows with the setting is small up to a value, not from one on."""
+    assert _range_text(np.array(gaps), np.array([1.0, 2.0, 4.0, 8.0])) == words
 
 
 def test_a_number_beyond_what_a_length_may_be_is_refused_as_a_length() -> None:

@@ -14,6 +14,7 @@ from sparsetoken.plotting import (
     styled,
     tidy_log_ticks,
 )
+from sparsetoken.task import ALL_SAMPLES
 
 if TYPE_CHECKING:
     from sparsetoken.planning.phase_map import PhaseMap
@@ -23,8 +24,10 @@ __all__ = ["draw_phase_map"]
 
 @styled
 def draw_phase_map(found: "PhaseMap", level: float, figure: Any = None) -> Any:
-    """Draw a panel for each classifier with its contour, and one of the winners."""
-    count = len(found.errors) + 1
+    """Draw a panel for each classifier with its contour, and one of what sets them apart, if any."""
+    names = list(found.errors)
+    compared = len(names) > 1 or found.capacities is not None
+    count = len(names) + compared
     figure, panels = panels_to_draw_in(figure, count, panel_height=3.0)
     top = max(0.5, *(float(np.nanmax(values)) for values in found.errors.values()))
     for axes, (name, values) in zip(panels, found.errors.items(), strict=False):
@@ -39,8 +42,9 @@ def draw_phase_map(found: "PhaseMap", level: float, figure: Any = None) -> Any:
         )
         _contour(axes, found, values, level, "white")
         axes.set_title(look_of(name).label)
-    figure.colorbar(image, ax=panels[count - 2], label="test error")
-    _draw_winners(panels[-1], found, level)
+    figure.colorbar(image, ax=panels[len(names) - 1], label="test error")
+    if compared:
+        _draw_winners(panels[-1], found, level)
     for axes in panels:
         axes.grid(visible=False)
         axes.set_xlabel(named(found.x))
@@ -49,11 +53,22 @@ def draw_phase_map(found: "PhaseMap", level: float, figure: Any = None) -> Any:
                 getattr(axes, f"set_{side}scale")("log")
         tidy_log_ticks(axes)
     panels[0].set_ylabel(named(found.y))
-    varied = (found.x, found.y, *(("alpha0", "alpha1") if "alpha" in (found.x, found.y) else ()))
-    settings = {**found.task.to_dict(), **found.training.to_dict()}
-    fixed = {name: value for name, value in settings.items() if name not in varied}
-    figure.suptitle(f"{describe(fixed)}; line: error {level:g}", fontsize=7)
+    title = f"{_fixed(found)}; white line: error {level:g}"
+    figure.suptitle(title, fontsize=7, wrap=True)
     return figure
+
+
+def _fixed(found: "PhaseMap") -> str:
+    """Return what does not vary, in words."""
+    settings = {**found.task.to_dict(), **found.training.to_dict()}
+    varied = {found.x, found.y}
+    shared = ""
+    if ALL_SAMPLES in varied:
+        varied |= {"alpha0", "alpha1"}
+        if not found.training.reuse:
+            shared = f", α0 = {found.training.alpha0 / found.training.alpha:.3g} α"
+    fixed = {name: value for name, value in settings.items() if name not in varied}
+    return describe(fixed) + shared
 
 
 def _draw_winners(axes: Any, found: "PhaseMap", level: float) -> None:
@@ -72,31 +87,35 @@ def _draw_winners(axes: Any, found: "PhaseMap", level: float) -> None:
         shading="nearest",
         rasterized=True,
     )
-    drawn = []
-    if "attention" in found.errors:
-        _contour(axes, found, found.errors["attention"], level, COLOURS["black"])
-        if "pooled" in found.errors:
-            drawn.append("dotted: attention = pooling")
-            gain = found.errors["attention"] - found.errors["pooled"]
-            _contour(axes, found, gain, 0.0, COLOURS["black"], linestyles=":")
-    if found.capacities is not None:
-        drawn.append("dashed: capacity")
-        _contour(axes, found, found.capacities, 1.0, COLOURS["black"], linestyles="--")
     for name in names:
         axes.plot([], [], "s", color=look_of(name).colour, alpha=0.55, label=look_of(name).label)
-    axes.legend(fontsize=6, loc="lower left", frameon=True)
-    title = f"who wins; {', '.join(drawn)}".removesuffix("; ")
-    axes.set_title(title, fontsize=9 - len(drawn))
+    lines = []
+    if "attention" in found.errors:
+        errors = found.errors["attention"]
+        lines.append((f"attention: error {level:g}", errors, level, "-"))
+        if "pooled" in found.errors:
+            lines.append(("attention = pooling", errors - found.errors["pooled"], 0.0, ":"))
+    if found.capacities is not None:
+        lines.append(("capacity of attention", found.capacities, 1.0, "--"))
+    for label, values, height, style in lines:
+        if _contour(axes, found, values, height, COLOURS["black"], linestyles=style):
+            axes.plot([], [], color=COLOURS["black"], linestyle=style, label=label)
+    # Beside the panel: within it, it would hide what is drawn.
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    axes.set_title("who wins" if len(names) > 1 else "capacity")
 
 
 def _contour(
     axes: Any, found: "PhaseMap", values: Any, level: float, colour: str, **options: Any
-) -> None:
+) -> bool:
+    """Draw where values cross a level; return whether they do."""
     finite = values[np.isfinite(values)]
-    if len(finite) and finite.min() < level < finite.max():
+    crossed = bool(len(finite) and finite.min() < level < finite.max())
+    if crossed:
         axes.contour(
             found.x_values, found.y_values, values, levels=[level], colors=[colour], **options
         )
+    return crossed
 
 
 def _by_factors(values: Any) -> bool:

@@ -27,6 +27,8 @@ from sparsetoken.validation import ParameterError
 __all__ = ["PhaseMap", "phase_map"]
 
 TOLERANCE = 2e-3
+# The error whose line is drawn and told.
+_LEVEL = 0.05
 
 MapAxis = tuple[str, Sequence[float] | Array]
 _ACROSS: MapAxis = ("strength", np.linspace(1, 7, 25))
@@ -130,7 +132,7 @@ class PhaseMap:
         """
         return to_frame(self.to_rows())
 
-    def crossings(self, level: float = 0.05, classifier: str = "attention") -> Array:
+    def crossings(self, level: float = _LEVEL, classifier: str = "attention") -> Array:
         """Return for each value of x the least y at which the error is at most `level`; NaN if none.
 
         Between two values of y by linear interpolation. The least value of y where that is enough:
@@ -196,7 +198,7 @@ class PhaseMap:
     def _repr_html_(self) -> str:
         return preformatted(str(self))
 
-    def plot(self, *, level: float = 0.05, figure: Any = None) -> Any:
+    def plot(self, *, level: float = _LEVEL, figure: Any = None) -> Any:
         """Draw a panel for each classifier and one of the winners; return the figure.
 
         Parameters
@@ -432,9 +434,7 @@ def _first_crossings(gaps: Array, values: Array) -> Array:
         if first == 0:
             found[column] = values[0]
             continue
-        before, after = gap[first - 1], gap[first]
-        share = before / (before - after) if np.isfinite(before) else 1.0
-        found[column] = values[first - 1] + share * (values[first] - values[first - 1])
+        found[column] = _between(gap, values, first - 1)
     return found
 
 
@@ -444,7 +444,7 @@ def _lines(found: PhaseMap) -> Iterator[str]:
         f"({found.y_values[0]:g} to {found.y_values[-1]:g}), {found.winners.size:,} cells, "
         f"errors ± {found.tolerance:g}"
     )
-    for name in found.errors:
+    for name in found.errors if len(found.errors) > 1 else ():
         share = float(np.mean(found.winners == name))
         yield f"  {name:12} wins in {share_text(share)}"
     if found.unsolved:
@@ -454,18 +454,35 @@ def _lines(found: PhaseMap) -> Iterator[str]:
         yield f"  attention separates its training samples in {share_text(share)} (below capacity)"
     if "attention" not in found.errors:
         return
-    columns, words = [found.crossings()], f"{found.y} for attention to reach an error of 5 %"
+    errors = found.errors["attention"]
+    columns, words = (
+        [errors - _LEVEL],
+        f"{found.y} where attention errs at most {share_text(_LEVEL)}",
+    )
     if "pooled" in found.errors:
-        columns.append(found.equality())
-        words += ", and to equal pooling"
+        columns.append(errors - found.errors["pooled"])
+        words += ", and where no more than pooling"
     yield f"  {found.x:>12}  {words}"
     for i in np.unique(np.linspace(0, len(found.x_values) - 1, 7).astype(int)):
-        ends = [_crossing(float(column[i]), float(found.y_values[0])) for column in columns]
-        yield f"  {found.x_values[i]:>12.4g}" + "".join(f"  {end:>10}" for end in ends)
+        ends = [_range_text(gaps[:, i], found.y_values) for gaps in columns]
+        yield f"  {found.x_values[i]:>12.4g}" + "".join(f"  {end:>16}" for end in ends)
 
 
-def _crossing(value: float, least: float) -> str:
-    """Return a crossing in words; one at the least value that was looked at may lie below it."""
-    if np.isnan(value):
-        return "not here"
-    return f"<= {value:.3g}" if value == least else f"{value:.3g}"
+def _range_text(gaps: Array, values: Array) -> str:
+    """Return in words where gaps (Y,) first are at most 0: from where, and up to where."""
+    inside = gaps <= 0
+    if not inside.any() or inside.all():
+        return "everywhere here" if inside.all() else "nowhere here"
+    first = int(np.argmax(inside))
+    start = "" if first == 0 else f"from {_first_crossings(gaps[:, None], values)[0]:.3g}"
+    if inside[first:].all():
+        return start
+    last = first + int(np.argmin(inside[first:])) - 1
+    return f"{start} up to {_between(gaps, values, last):.3g}".lstrip()
+
+
+def _between(gaps: Array, values: Array, below: int) -> float:
+    """Return where gaps cross 0 between a value and the next: at the one that is known, of NaN."""
+    before, after = gaps[below : below + 2]
+    share = before / (before - after) if np.isfinite([before, after]).all() else np.isnan(before)
+    return float(values[below] + share * (values[below + 1] - values[below]))
