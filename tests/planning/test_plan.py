@@ -402,7 +402,7 @@ def test_a_target_below_the_limit_cannot_be_reached() -> None:
         found.plot()
     # Where the limit allows it, that is not what is said.
     text = str(replace(found, target=0.08))
-    assert "No training with up to 524,288 samples was found to reach error 0.08" in text
+    assert "No two-step training with up to 524,288 samples was found to reach error 0.08" in text
     assert "cannot reach error" not in text
 
 
@@ -536,7 +536,7 @@ def test_text_study_and_figure(tmp_path: Path) -> None:
     assert {cell["informative"] for cell in read_study(path).cells()} == {law}
     axes = found.plot()
     labels = {text.get_text() for text in axes.get_legend().get_texts()}
-    assert {"attention", "plan", "target 0.05", "Bayes floor"} <= labels
+    assert {"attention,\ntwo-step training", "plan", "target 0.05", "Bayes floor"} <= labels
     lines = {line.get_label(): line for line in axes.get_lines()}
     for name in ("pooled", "vectorised"):
         # Each at its own best ridge, not at attention's.
@@ -548,6 +548,83 @@ def test_text_study_and_figure(tmp_path: Path) -> None:
     flat = found.to_dict()
     assert flat["samples"] == found.samples
     assert flat["assured_samples"] == found.assurance.assured_samples  # type: ignore[union-attr]
+
+
+def test_a_plan_says_of_which_learner_it_is_and_how_sure_its_numbers_are() -> None:
+    found = planned()
+    text = str(found)
+    assert f"{found.samples:,} samples with two-step training" in text
+    assert "AttentionClassifier refines its query" in text
+    assert "not better than the floor" in text
+    unknown = tuple(replace(one, unknown="who knows") for one in found.alternatives)
+    assert "the floor." not in str(replace(found, alternatives=unknown))
+    flat = found.to_dict()
+    assert flat["learner"] == "two-step training"
+    assert 0 < flat["auc_uncertainty"] < 1e-3
+    for one in flat["alternatives"]:
+        assert (one["value"] is None) or 0 <= one["value_uncertainty"] < 0.01
+    checked = found.assurance
+    assert checked is not None
+    assert checked.reached is not None
+    assert f"{round(30 * checked.reached)} of the 30 reach the target" in text
+    assert flat["seed"] == 0
+
+
+def test_a_study_draws_others_than_the_plan_and_measures_what_was_asked(tmp_path: Path) -> None:
+    """With the plan's seed the planned number of samples would meet the very same studies again."""
+    path = tmp_path / "study.toml"
+    found = planned()
+    assert found.assurance is not None
+    for seed in (0, 7):
+        checked = replace(found.assurance, seed=seed)
+        path.write_text(replace(found, assurance=checked).study())
+        assert read_study(path).seed == seed + 1
+    path.write_text(replace(found, assurance=None, metric="auc", target=0.95).study())
+    study = read_study(path)
+    assert (study.seed, study.metrics, study.plot.y) == (1, ("auc",), "auc")
+    assert study.title == "Check of a plan, auc 0.95"
+
+
+def test_a_ridge_too_large_is_told_as_studies_find_it() -> None:
+    """In the limit a ridge of 3 errs 0.0999; on shares of positives that 181 samples have, far more.
+
+    Accepted: 3 standard errors of 60 studies.
+    """
+    task = Task(20, 1, 4.0)
+    alpha = 927 / 256
+    training = Training(
+        alpha, alpha, ridge=0.3, readout_step=0.1, bias_step=5.0, query_step=2750.0, reuse=True
+    )
+    found, predictions = sensitivities(task, training, "error", target=None, dimension=50)
+    ridge = next(one for one in found if one.setting == "ridge")
+    assert ridge.high == pytest.approx(3.0)
+    larger = training.replace(ridge=3.0)
+    assert predict(task, larger, tolerance=1e-3).test_error < 0.101
+    studies = simulate(task, larger, dimension=50, trials=60, check_separable=False)
+    error = studies.standard_error("test_error")
+    assert ridge.value_high == pytest.approx(studies.mean("test_error"), abs=3 * error)
+    assert ridge.value_low == predict(task, training.replace(ridge=0.03), tolerance=1e-3).test_error
+    assert predictions == 1 + 2 * len(found) + 2 - 1  # informative 1 is the planned one
+
+
+def test_no_width_is_told_that_was_not_looked_at() -> None:
+    search = TrainingSearch(TASK, "attention", "error", most=12)
+    best = search.best(search.start(4.0))
+    assert best is not None
+    assert search.exhausted
+    fresh = replace(best, candidate=replace(best.candidate, alpha=9.0))
+    assert search.widths(fresh) == {}
+
+
+def test_a_picture_of_areas_has_a_floor_too() -> None:
+    found = replace(planned(), metric="auc", target=0.95, auc=0.95, assurance=None)
+    axes = found.plot()
+    (line,) = (line for line in axes.get_lines() if line.get_label() == "Bayes floor")
+    samples, areas = (np.array(part) for part in line.get_data())
+    learnt = floor(TASK, samples[0] / 80).overlap
+    best = best_ranking(TASK.replace(strength=TASK.strength * learnt**0.5), "bayes")
+    assert areas[0] == pytest.approx(1 - best.misranked, abs=2e-3)
+    assert np.all(np.diff(areas) > -1e-3)
 
 
 @pytest.mark.parametrize(

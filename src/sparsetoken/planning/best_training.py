@@ -1,6 +1,6 @@
 """The best training for a task by exact predictions: a search with a stated number of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,8 +30,10 @@ __all__ = [
     "VariedTraining",
     "best_cosine",
     "chance_of",
+    "drawn_shares",
     "enlarged",
     "loss_of",
+    "mean_over_shares",
     "positive_rates_nearby",
     "total_samples",
 ]
@@ -438,17 +440,11 @@ class TrainingSearch:
             best = self.at(moved)
 
     def _expected(self, candidate: VariedTraining, dimension: int) -> float:
-        """Return the mean loss over the share of positives that samples in `dimension` have.
-
-        Gauss-Hermite quadrature with three points: a shift of ±√3 standard deviations has the weight
-        1/6, none 2/3.
-        """
-        rate = self.task.positive_rate
+        """Return the mean loss over the share of positives that samples in `dimension` have."""
         samples = dimension * _RATIOS[candidate.schedule](candidate)["alpha1"]
-        shift = np.sqrt(3 * rate * (1 - rate) / samples)
-        shares = np.clip([rate - shift, rate + shift], rate / 100, 1 - (1 - rate) / 100)
-        sides = [self._with_share(candidate, float(share)) for share in shares]
-        return (sum(sides) + 4 * self.at(candidate).loss) / 6
+        shares = drawn_shares(self.task.positive_rate, samples)
+        sides = [self._with_share(candidate, share) for share in shares]
+        return mean_over_shares(sides, self.at(candidate).loss)
 
     def _with_share(self, candidate: VariedTraining, share: float) -> float:
         """Return the loss after training on another share of positives than there are."""
@@ -473,17 +469,19 @@ class TrainingSearch:
         limit = best.loss * (1 + NEARLY)
         ranges = {}
         for axis in self.axes(best.candidate):
-            ends = [self._end(best, axis, sign, limit) for sign in (-1, 1)]
-            ranges[axis.name] = (ends[0], ends[1])
+            low, high = (self._end(best, axis, sign, limit) for sign in (-1, 1))
+            if low is not None and high is not None:
+                ranges[axis.name] = (low, high)
         return ranges
 
-    def _end(self, best: Found, axis: _Axis, sign: int, limit: float) -> float:
+    def _end(self, best: Found, axis: _Axis, sign: int, limit: float) -> float | None:
+        """Return how far a setting may move; None if no prediction is left to look at all."""
         end = getattr(best.candidate, axis.name)
         for steps in (0.5, 1.0, 2.0):
             try:
                 moved = self.at(axis.moved(best.candidate, sign * steps))
             except _Spent:
-                break
+                return float(end) if steps > 0.5 else None
             if moved.loss > limit:
                 break
             end = getattr(moved.candidate, axis.name)
@@ -493,6 +491,21 @@ class TrainingSearch:
 def _other_rates(task: Task) -> list[Task]:
     """Return the task with fewer and with more positives than thought."""
     return [task.replace(positive_rate=rate) for rate in positive_rates_nearby(task.positive_rate)]
+
+
+def drawn_shares(rate: float, samples: float) -> tuple[float, float]:
+    """Return two shares of positives that so many samples have by chance, √3 deviations off the rate.
+
+    They are the nodes of Gauss-Hermite quadrature with three points, beside the rate itself.
+    """
+    shift = np.sqrt(3 * rate * (1 - rate) / samples)
+    low, high = np.clip([rate - shift, rate + shift], rate / 100, 1 - (1 - rate) / 100)
+    return float(low), float(high)
+
+
+def mean_over_shares(sides: Sequence[float], middle: float) -> float:
+    """Return the mean of what two `drawn_shares` give, of weight 1/6 each, and the rate itself."""
+    return (sum(sides) + 4 * middle) / 6
 
 
 def positive_rates_nearby(rate: float) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from sparsetoken.numerics.memory import path_memory
 from sparsetoken.planning.best_training import (
     FEWEST_SAMPLES,
     LARGEST_RATIO,
+    TOLERANCE,
     chance_of,
     loss_of,
     total_samples,
@@ -26,6 +27,7 @@ from sparsetoken.planning.plan_search import (
     Searched,
     least_loss,
     most_searched,
+    outcome_error,
 )
 from sparsetoken.planning.sensitivity import (
     MOST_SENSITIVITY,
@@ -40,12 +42,21 @@ from sparsetoken.theory.alignment import learnt_alignment
 from sparsetoken.theory.laws import LAWS
 from sparsetoken.validation import ParameterError
 
-__all__ = ["Alternative", "Plan", "most_predictions", "plan"]
+__all__ = ["LEARNER", "Alternative", "Plan", "most_predictions", "plan"]
+
+# What a plan is of, and what it is not.
+LEARNER = "two-step training"
+_OTHER_LEARNER = (
+    "The plan is of the two steps that theory describes. AttentionClassifier refines its query and",
+    "chooses settings from the data: it may do far better, or somewhat worse",
+)
 
 # A query with a smaller cosine is hardly better than none, nor is an error above this share of that
 # of always naming the more frequent class.
 _WEAK_ALIGNMENT = 0.5
 _NOTHING_LEARNT = 0.99
+# An error bar that changes no digit of a rate.
+_UNSEEN = 5e-5
 # Another classifier is recommended for a budget if its error is below this share.
 _CLEARLY_LESS = 0.99
 
@@ -120,9 +131,11 @@ class Plan(Record):
             "test_error": self.test_error,
             "test_error_uncertainty": self.uncertainty.get("test_error"),
             "auc": self.auc,
+            "auc_uncertainty": self.uncertainty.get("auc"),
             "limit": self.limit,
             "predictions": self.predictions,
             "warnings": list(self.warnings),
+            "learner": LEARNER,
             "training": self.training.to_dict() if self.training else None,
             "widths": {name: list(ends) for name, ends in self.widths.items()},
             "alternatives": [one.to_dict() for one in self.alternatives],
@@ -139,7 +152,10 @@ class Plan(Record):
         -------
         str
         """
-        return study_text(self.task, self._training(), self.dimension, self.target)
+        # With the seed of the plan's own studies some of the draws would be those again.
+        seed = 1 if self.assurance is None else self.assurance.seed + 1
+        aim = (self.metric, self.target)
+        return study_text(self.task, self._training(), self.dimension, aim, seed)
 
     def _training(self) -> Training:
         if self.training is None:
@@ -193,6 +209,10 @@ def plan(
     progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
     """Plan a study with attention: the fewest samples for a target, or the best for a budget.
+
+    The plan is of two-step training, which theory describes. `AttentionClassifier` goes on from there
+    and chooses its settings from the data: it may need far fewer samples, or some more. What any
+    learner needs, the floor, is among the alternatives.
 
     Give one of `error`, `auc` and `samples`. Split, sharpness, rates, ridge and loss are chosen by
     exact predictions. The best found is reported, with how wide the optimum is. What others need and
@@ -335,7 +355,10 @@ def _drafted(
         training=training,
         test_error=prediction.test_error,
         auc=prediction.auc,
-        uncertainty={"test_error": prediction.uncertainty.test_error},
+        uncertainty={
+            "test_error": prediction.uncertainty.test_error,
+            "auc": outcome_error("auc", prediction),
+        },
         widths=searched.widths,
         sensitivity=tuple(found),
         predictions=nothing.predictions + settling + trying,
@@ -422,9 +445,13 @@ def _lines(found: Plan) -> Iterator[str]:
     else:
         yield from _training_lines(found, found.training, aim)
     yield from (f"  {one.name:16} {_alternative_text(one, found)}" for one in found.alternatives)
+    if found.training is not None:
+        first, second = _OTHER_LEARNER
+        bounded = any(one.name == "floor" and one.unknown is None for one in found.alternatives)
+        yield from (first, f"{second}{', but not better than the floor' if bounded else ''}.")
     if found.sensitivity:
         outcome = "Error" if found.metric == "error" else "AUC"
-        yield f"{outcome} if a setting is not as planned:"
+        yield f"{outcome} if a setting is not as planned, ± {TOLERANCE:g}:"
         yield from (f"  {one}" for one in found.sensitivity[:5])
     yield from (f"Warning: {text}" for text in found.warnings)
 
@@ -436,13 +463,14 @@ def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
         if training.reuse
         else f"{first:,} for the query and {second:,} for the readout"
     )
-    yield f"For {aim}: {found.samples:,} samples, {shared}"
+    yield f"For {aim}: {found.samples:,} samples with {LEARNER}, {shared}"
     error = with_error(found.test_error, found.uncertainty["test_error"])
-    area = "" if found.auc is None else f", AUC {found.auc:.4f}"
+    area = "" if found.auc is None else f", AUC {with_error(found.auc, found.uncertainty['auc'])}"
     yield f"  predicted error {error}{area} (best found; {found.predictions} predictions in all)"
+    sharpness = learnt_alignment(found.task, training).sharpness
     steps = (
         f"readout step {training.readout_step:.3g}, bias step {training.bias_step:.3g}, "
-        f"query step {training.query_step:.3g}"
+        f"query step {training.query_step:.3g} (sharpness {sharpness:.2g})"
     )
     yield f"  {training.loss} loss, ridge {training.ridge:.3g}, {steps}"
     if found.widths:
@@ -460,7 +488,7 @@ def _out_of_reach(found: Plan, aim: str) -> str:
     if _is_beyond(found.limit, found):
         return f"Attention cannot reach {aim} at any size: the limit is {rate_text(found.limit)}."
     most = f"{LARGEST_RATIO * found.dimension:,.0f} samples"
-    return f"No training with up to {most} was found to reach {aim}; the limit is {rate_text(found.limit)}."
+    return f"No {LEARNER} with up to {most} was found to reach {aim}; the limit is {rate_text(found.limit)}."
 
 
 def _is_beyond(limit: float, found: Plan) -> bool:
@@ -477,5 +505,7 @@ def _alternative_text(one: Alternative, found: Plan) -> str:
             return "was not found to reach it"
         verdict = "cannot reach it" if _is_beyond(one.limit, found) else "was not found to reach it"
         return f"{verdict} (its limit is {rate_text(one.limit)})"
-    value = "" if one.value is None else f", {rate_text(one.value)}"
-    return f"{one.samples:,} samples{value}"
+    assert one.value is not None
+    bar = one.uncertainty["value"]
+    value = rate_text(one.value) if bar < _UNSEEN else with_error(one.value, bar)
+    return f"{one.samples:,} samples, {value}"

@@ -38,8 +38,8 @@ class Assurance(Record):
 
     Attributes
     ----------
-    trials : int
-        Simulated studies for each number of samples.
+    trials, seed : int
+        Simulated studies for each number of samples, and their seed.
     simulated, simulated_uncertainty : float
         Mean outcome of the planned study, and its standard error.
     low, high : float
@@ -56,6 +56,7 @@ class Assurance(Record):
     """
 
     trials: int
+    seed: int
     simulated: float
     simulated_uncertainty: float
     low: float
@@ -74,7 +75,8 @@ class Assurance(Record):
         )
         if self.reached is None:
             return
-        share = f"{share_text(self.reached)} of them reach the target"
+        # A count says by itself how sure the share is.
+        share = f"{round(self.reached * self.trials)} of the {self.trials} reach the target"
         if self.assured_samples is None:
             yield f"{share}; {share_text(self.assurance)} do not with {_FACTORS[-1]:g} times the samples"
         else:
@@ -120,6 +122,7 @@ def check_plan(
     low, high = np.quantile(planned, (0.1, 0.9), method="weibull")
     return Assurance(
         trials=len(planned),
+        seed=options["seed"],
         simulated=mean,
         simulated_uncertainty=error,
         low=float(low),

@@ -14,6 +14,7 @@ from sparsetoken.planning.best_training import (
     enlarged,
     loss_of,
 )
+from sparsetoken.planning.plan_search import learnt_ranking
 from sparsetoken.plotting import (
     COLOURS,
     LOOKS,
@@ -65,14 +66,13 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
         predict(task, enlarged(training, multiple), tolerance=TOLERANCE) for multiple in _MULTIPLES
     ]
     values = [getattr(one, field) for one in outcomes]
-    draw_theory(axes, samples, values, look_of("attention"))
+    draw_theory(axes, samples, values, look_of("attention").named("attention,\ntwo-step training"))
     computed = [one.name for one in found.alternatives if one.unknown is None]
     for name in (name for name in computed if name in LAWS):
         draw_theory(axes, samples, _best_linear(found, name, samples), look_of(name))
-    known = "floor" in computed
-    if found.metric == "error" and known:
-        floors = floor_curve(task, values=samples / found.dimension, tolerance=1e-2)
-        draw_theory(axes, samples, floors.column("test_error"), LOOKS["bayes"], linestyle=":")
+    if "floor" in computed:
+        some = samples[::2] if found.metric == "auc" else samples
+        draw_theory(axes, some, _floors(found, some), LOOKS["bayes"], linestyle=":")
     if found.target is not None:
         draw_boundary(axes, found.target, f"target {found.target:g}", vertical=False)
     _mark(axes, found)
@@ -97,6 +97,14 @@ def _best_linear(found: "Plan", name: str, samples: Array) -> list[float]:
     return values
 
 
+def _floors(found: "Plan", samples: Array) -> list[float]:
+    """Return what the best of all learners reaches with each number of samples."""
+    floors = floor_curve(found.task, values=samples / found.dimension, tolerance=1e-2)
+    if found.metric == "error":
+        return floors.column("test_error")
+    return [1 - learnt_ranking(found.task, m).misranked for m in floors.column("overlap")]
+
+
 def _mark(axes: Any, found: "Plan") -> None:
     value = found.test_error if found.metric == "error" else found.auc
     samples = float(found.samples or 0)
@@ -106,7 +114,7 @@ def _mark(axes: Any, found: "Plan") -> None:
         return
     bars = [[checked.simulated - checked.low], [checked.high - checked.simulated]]
     look = LOOKS["bayes"].named("simulated: mean, and\n80 % of studies")
-    draw_simulation(axes, [samples], [checked.simulated], bars, look, "", fmt="o")
+    draw_simulation(axes, [samples], [checked.simulated], bars, look, "", fmt="o", zorder=5)
     if checked.assured_samples is not None:
         label = f"{share_text(checked.assurance)} of studies\nreach the target"
         draw_boundary(axes, checked.assured_samples, label, color=COLOURS["blue"])

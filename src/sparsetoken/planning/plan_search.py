@@ -1,7 +1,7 @@
 """What a plan rests on: the best training of attention, and what others would need or reach."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from sparsetoken.task import Task, Training
 from sparsetoken.theory.floor import Floor, floor, learnable_overlaps
 from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.oracle import ORACLES, oracle, required_strength
-from sparsetoken.theory.oracle_ranking import best_ranking
+from sparsetoken.theory.oracle_ranking import BestRanking, best_ranking
 from sparsetoken.theory.prediction import Prediction, predict
 from sparsetoken.validation import ParameterError
 
@@ -35,8 +35,10 @@ __all__ = [
     "Alternative",
     "PlanSearch",
     "Searched",
+    "learnt_ranking",
     "least_loss",
     "most_searched",
+    "outcome_error",
     "rivals",
 ]
 
@@ -90,6 +92,8 @@ class Alternative(Record):
         What it reaches with ever more samples, where that is known.
     unknown : str or None
         Why nothing is said about it, if nothing is.
+    uncertainty : dict
+        Numerical error bar of the value.
     """
 
     name: str
@@ -97,6 +101,7 @@ class Alternative(Record):
     value: float | None
     limit: float | None
     unknown: str | None = None
+    uncertainty: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,13 @@ def least_loss(task: Task, metric: str, classifier: str = "attention") -> float:
     if metric == "auc":
         return best_ranking(task, classifier).misranked
     return oracle(task, classifier=classifier).test_error
+
+
+def outcome_error(metric: str, prediction: Prediction) -> float:
+    """Return the numerical error of what a plan aims at."""
+    if metric == "auc":
+        return float(prediction.metrics("auc")["auc_uncertainty"])
+    return prediction.uncertainty.test_error
 
 
 @dataclass(frozen=True)
@@ -240,7 +252,9 @@ class PlanSearch:
         if found is None:
             return Alternative(name, None, None, limit)
         value = loss_of(self.metric, found.loss)
-        return Alternative(name, _whole(found.candidate.alpha * self.dimension), value, limit)
+        samples = _whole(found.candidate.alpha * self.dimension)
+        bar = outcome_error(self.metric, found.prediction)
+        return Alternative(name, samples, value, limit, uncertainty={"value": bar})
 
     def _floors(self) -> list[Alternative]:
         """Return what message passing, and any learner, need or reach."""
@@ -307,11 +321,12 @@ class PlanSearch:
         for _ in range(_MOST_CORRECTIONS):
             samples = _whole(alpha * self.dimension)
             found = known(samples / self.dimension)
-            loss = _floor_loss(self.task, self.metric, found, _FLOORS[name])
+            loss, bar = _floor_loss(self.task, self.metric, found, _FLOORS[name])
             if self.goal is None or loss <= self.goal:
                 break
             alpha *= _CORRECTION
-        return Alternative(name, samples, loss_of(self.metric, loss), limit)
+        value = loss_of(self.metric, loss)
+        return Alternative(name, samples, value, limit, uncertainty={"value": bar})
 
     def settled(self, found: VariedTraining) -> tuple[Training, Prediction, int]:
         """Return the training in the digits of a plan, its fine prediction, and how many of these.
@@ -360,12 +375,21 @@ class _Rivals:
     predictions: int
 
 
-def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> float:
-    """Return the loss of the best classifier with the overlap that a floor's fields tell."""
+def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> tuple[float, float]:
+    """Return the loss of the best classifier with the overlap that a floor tells, and its error."""
     if metric == "error":
-        return float(getattr(known, f"{prefix}test_error"))
-    cosine = np.sqrt(getattr(known, f"{prefix}overlap"))
-    return least_loss(task.replace(strength=task.strength * cosine), metric, "bayes")
+        name = f"{prefix}test_error"
+        return float(getattr(known, name)), float(getattr(known.uncertainty, name))
+    overlap, bar = (getattr(part, f"{prefix}overlap") for part in (known, known.uncertainty))
+    found = learnt_ranking(task, overlap)
+    moved = learnt_ranking(task, max(overlap - bar, 0.0)).misranked - found.misranked
+    return found.misranked, found.uncertainty + abs(moved)
+
+
+def learnt_ranking(task: Task, overlap: float) -> BestRanking:
+    """Return how well the best classifier ranks that has learnt a squared cosine with the signal."""
+    strength = task.strength * float(np.sqrt(overlap))
+    return best_ranking(task.replace(strength=strength), "bayes")
 
 
 def _whole(samples: float) -> int:

@@ -10,8 +10,10 @@ from sparsetoken.planning.best_training import (
     FEWEST_SAMPLES,
     GOALS,
     TOLERANCE,
+    drawn_shares,
     enlarged,
     loss_of,
+    mean_over_shares,
     positive_rates_nearby,
     total_samples,
 )
@@ -41,7 +43,7 @@ _OF_THE_TASK = ("strength", "positive_rate", "informative")
 _LARGEST_MULTIPLE = 64.0
 _ACCURACY = 0.03
 _MOST_MULTIPLES = 12
-MOST_SENSITIVITY = 1 + 2 * (len(_FACTORS) + 2) + 2 * len(_OF_THE_TASK) * _MOST_MULTIPLES
+MOST_SENSITIVITY = 1 + 2 * (len(_FACTORS) + 2) + 2 * len(_OF_THE_TASK) * _MOST_MULTIPLES + 2
 _RISKY = ("strength", "positive_rate", "readout_step", "bias_step")
 
 
@@ -55,7 +57,9 @@ class Sensitivity(Record):
     low, planned, high : float
         Its values.
     value_low, value_high : float
-        Test error (or AUC) with them, the training unchanged.
+        Test error (or AUC) with them, the training unchanged. With a larger ridge it is the mean over
+        the shares of positives that chance draws: most of what goes wrong then, and not seen in the
+        limit of high dimension.
     effect : float
         The larger change from the planned outcome, as a share of it.
     samples_low, samples_high : int or None
@@ -123,8 +127,21 @@ class _Outcomes:
 
     def loss(self, task: Task, training: Training, *, coarse: bool = False) -> float:
         """Predict one training; coarsely where the answer is read off many."""
+        return self._by(self._coarse if coarse else self._fine, task, training)
+
+    def mean_loss(self, task: Task, training: Training, dimension: int, middle: float) -> float:
+        """Return the mean over the shares of positives that samples in `dimension` have.
+
+        `middle` is the loss where that share is the rate.
+        """
+        sides = []
+        for share in drawn_shares(task.positive_rate, training.alpha1 * dimension):
+            path = Predictor("attention", None, Usage(at=task), TOLERANCE)
+            sides.append(self._by(path, task.replace(positive_rate=share), training))
+        return mean_over_shares(sides, middle)
+
+    def _by(self, path: Predictor, task: Task, training: Training) -> float:
         self.predictions += 1
-        path = self._coarse if coarse else self._fine
         with one_thread:
             value = float(getattr(path.predict(task, training), GOALS[self._metric][0]))
         return loss_of(self._metric, value)
@@ -147,6 +164,8 @@ def _one(
         planned if varied[:2] == (task, training) else outcomes.loss(varied[0], varied[1])
         for varied in sides
     ]
+    if setting == "ridge":
+        losses[1] = outcomes.mean_loss(task, sides[1][1], dimension, losses[1])
     samples: list[int | None] = [None, None]
     if target is not None and setting in _OF_THE_TASK:
         goal = loss_of(metric, target)

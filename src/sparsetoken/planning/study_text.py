@@ -8,14 +8,27 @@ __all__ = ["study_text"]
 _MULTIPLES = (0.5, 0.75, 1.0, 1.5, 2.0)
 
 
-def study_text(task: Task, training: Training, dimension: int, target: float | None) -> str:
-    """Return a study over the planned number of samples and some smaller and larger ones."""
-    goal = "" if target is None else f", target {target:g}"
+def study_text(
+    task: Task,
+    training: Training,
+    dimension: int,
+    aim: tuple[str, float | None],
+    seed: int,
+) -> str:
+    """Return a study over the planned number of samples and some smaller and larger ones.
+
+    `aim` is the metric and the target, if there is one. Its draws are those of `seed`.
+    """
+    metric, target = aim
+    goal = "" if target is None else f", {metric} {target:g}"
+    ranked = metric == "auc"
     lines = [
         f'title = "Check of a plan{goal}"',
         'classifiers = ["attention", "pooled"]',
         f"dimensions = {dimension}",
         f"trials = {TRIALS}",
+        f"seed = {seed}",
+        *(['metrics = ["auc"]'] if ranked else []),
         'zip = [["training.alpha0", "training.alpha1"]]',
         "",
         "[task]",
@@ -27,7 +40,14 @@ def study_text(task: Task, training: Training, dimension: int, target: float | N
         if name in ("alpha0", "alpha1"):
             value = [float(f"{multiple * value:.6g}") for multiple in _MULTIPLES]
         lines.append(f"{name} = {_toml(value)}")
-    lines += ["", "[plot]", 'x = "alpha1"', 'scale = "logx"', ""]
+    lines += [
+        "",
+        "[plot]",
+        'x = "alpha1"',
+        *(['y = "auc"'] if ranked else []),
+        'scale = "logx"',
+        "",
+    ]
     return "\n".join(lines)
 
 
