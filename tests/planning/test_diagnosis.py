@@ -84,14 +84,27 @@ def test_too_soft_attention_is_named_and_the_cure_cures() -> None:
     assert "attention is too soft" not in [finding.cause for finding in sharper.findings]
 
 
-def test_classes_that_differ_in_spread_alone_have_no_sparse_signal() -> None:
+def test_of_classes_that_differ_in_spread_alone_no_shift_is_seen() -> None:
     """A kernel tells them apart, but no direction does."""
     rng = np.random.default_rng(4)
     labels = np.arange(200) % 2
     X = rng.standard_normal((200, 6, 5)) * (1 + labels)[:, None, None]
     found = diagnose(X, labels)
-    assert found.verdict == "no sparse signal"
+    assert found.verdict == "no shift of tokens is seen"
     assert found.signal.strength is None
+
+
+def test_bursts_of_energy_are_a_signal_that_squares_turn_into_a_shift() -> None:
+    """Four of 40 tokens spread further: sparse, though no direction shows it. The next step does."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 40, 4)), np.arange(200) % 2
+    for row, start in zip(np.flatnonzero(y), rng.integers(0, 36, size=100), strict=True):
+        X[row, start : start + 4] *= 2.5
+    found = diagnose(X, y, splits=1)
+    assert found.verdict == "no shift of tokens is seen"
+    assert "so that there is a signal" in found.findings[0].because
+    assert "squares" in found.findings[0].next_step
+    assert diagnose(X**2, y, splits=1).signal.strength is not None
 
 
 def test_what_is_constant_without_the_signal_is_no_noise_of_rounding() -> None:

@@ -418,7 +418,7 @@ def _unseen(facts: _Facts) -> Finding:
         "too few samples",
         f"attention {facts.errs} {facts.attention.error:.3f} ± {facts.attention.uncertainty:.3f} "
         f"(guessing {facts.chance:.3f}), but directions learnt on halves of the {facts.samples:,} "
-        "samples have nothing in common yet, so that the signal cannot be described",
+        "samples have no more in common yet than chance gives, so that the signal cannot be described",
         f"collect about {2 * facts.samples:,} samples, and see forecast()",
     )
 
@@ -426,18 +426,21 @@ def _unseen(facts: _Facts) -> Finding:
 def _without_signal(facts: _Facts) -> Finding:
     best = facts.best
     shown = f"{best.name} {facts.errs} {best.error:.3f} ± {best.uncertainty:.3f} (guessing {facts.chance:.3f})"
-    apart = "directions learnt on two halves have nothing in common"
+    apart = "directions learnt on two halves have no more in common than chance gives"
     if facts.task is not None:
         apart = "what directions learnt on two halves have in common may be chance"
     seen, useful = facts.seen_strength, facts.useful_strength
+    clear = facts.clearly_below(best, facts.chance)
     if seen > useful:
         return Finding(
             "too few samples",
             f"{shown}, and {apart}; a signal in one token would show only from a strength of about "
             f"{seen:.1f} on with {facts.samples:,} samples, and {useful:.1f} would be useful",
-            "collect several times as many samples before giving up",
+            f"use {best.name} until there are several times as many samples"
+            if clear
+            else "collect several times as many samples before giving up",
         )
-    if not facts.clearly_below(best, facts.chance):
+    if not clear:
         return Finding(
             "nothing to tell the classes apart",
             f"no classifier is clearly better than guessing ({shown}), and {apart}; a signal in one "
@@ -450,10 +453,12 @@ def _without_signal(facts: _Facts) -> Finding:
             f"{shown}, and {apart}: whatever there is is weak for so many samples",
             "look for better features of a token (TokenWise), or collect several times as many samples",
         )
+    # There is a signal, and it may well be sparse: only what was looked for is not seen.
     return Finding(
-        "no sparse signal",
-        f"{shown}, but {apart}",
-        f"use {best.name}; for another look transform the tokens (TokenWise)",
+        "no shift of tokens is seen",
+        f"{shown}, so that there is a signal, but {apart}: it may be no shift of tokens along one direction",
+        f"use {best.name}; squares or other features of a token (TokenWise) may turn the signal into such a "
+        "shift, and more samples may show one",
     )
 
 
