@@ -135,7 +135,7 @@ def test_text_record_and_figure() -> None:
     assert "LogisticRegression on 200 samples" in text
     assert "Target 0.26:" in text
     assert "Backtest: 100 samples forecast" in text
-    shares = {name: f"{share:.0%}" for name, share in found.shapes.items()}
+    shares = {name: f"{100 * share:.0f} %" for name, share in found.shapes.items()}
     shown = text.splitlines()[-1].removeprefix("Shapes: ").removesuffix(".").split(", ")
     assert sorted(shown) == sorted(f"{name} {share}" for name, share in shares.items())
     flat = found.to_dict()
@@ -181,7 +181,7 @@ def test_more_samples_are_not_promised_where_the_data_say_little() -> None:
     assert found.required.samples is None
     # Errors that half as many more would show leave a narrow band, at whatever level it lies.
     assert found.collect_first == 1200
-    assert f"even at {found.required.even_odds:,}" in str(found)
+    assert f"(50 % at {found.required.even_odds:,})" in str(found)
     assert answered(dropping, 0.276, se=0.015).required.verdict == "needed"
     assert answered(dropping, 0.36, se=0.03).required.verdict == "reached"
 

@@ -25,7 +25,7 @@ from sparsetoken.planning.learning_curve import (
     rows_of,
 )
 from sparsetoken.planning.parallel import Count
-from sparsetoken.records import Record, preformatted, to_frame
+from sparsetoken.records import Record, preformatted, share_text, to_frame
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Backtest", "Forecast", "Outlook", "RequiredSamples", "agrees", "forecast"]
@@ -567,7 +567,7 @@ def _lines(found: Forecast) -> Iterator[str]:
     else:
         yield "Backtest: none (not asked for, or half of the data are too few)."
     shares = sorted(found.shapes.items(), key=lambda item: -item[1])
-    yield "Shapes: " + ", ".join(f"{name} {share:.0%}" for name, share in shares) + "."
+    yield "Shapes: " + ", ".join(f"{name} {share_text(share)}" for name, share in shares) + "."
 
 
 def _cure(found: Forecast) -> str:
@@ -579,7 +579,7 @@ def _cure(found: Forecast) -> str:
 
 def _answer(required: RequiredSamples, found: Forecast) -> str:
     goal = f"Target {required.target:g}"
-    sure = f"{required.assurance:.0%} sure"
+    sure = f"{share_text(required.assurance)} sure"
     last = f"{found.outlooks[-1].samples:,.0f}"
     if required.verdict in ("reached", "needed"):
         already = "; you have them" if required.verdict == "reached" else ""
@@ -588,8 +588,8 @@ def _answer(required: RequiredSamples, found: Forecast) -> str:
     if required.verdict == "cannot be reached":
         low, high = found.ceiling.low, found.ceiling.high
         return f"{goal}: cannot be reached with more data ({sure}); their limit is {low:.3f} to {high:.3f}."
-    even = f", even at {required.even_odds:,}" if required.even_odds else ""
-    odds = f"the odds of reaching it by {last} samples are {required.probability:.0%}{even}"
+    even = f" (50 % at {required.even_odds:,})" if required.even_odds else ""
+    odds = f"the chance to reach it by {last} samples is {share_text(required.probability)}{even}"
     if required.verdict == "beyond the horizon":
         return f"{goal}: {sure} only with more than this forecast looks at; {odds}."
     return f"{goal}: cannot say; {odds}."

@@ -14,6 +14,7 @@ from sparsetoken.plotting import (
     styled,
     tidy_log_ticks,
 )
+from sparsetoken.records import share_text
 
 if TYPE_CHECKING:
     from sparsetoken.planning.forecast import Forecast
@@ -53,7 +54,7 @@ def _mark_answer(axes: Any, required: Any) -> None:
         return
     axes.plot(required.samples, required.target, marker="D", color=blue, linestyle="none", zorder=4)
     axes.annotate(
-        f"{required.samples:,} samples,\n{required.assurance:.0%} sure",
+        f"{required.samples:,} samples,\n{share_text(required.assurance)} sure",
         (required.samples, required.target),
         xytext=(4, 6),
         textcoords="offset points",
