@@ -350,6 +350,12 @@ def test_disagreement_must_be_clear_and_matter() -> None:
     assert "At 50 dimensions" in text
 
 
+def test_no_budget_helps_where_there_is_no_signal() -> None:
+    found = plan(Task(10, 1, 0.0), samples=100, dimension=32, trials=0, losses=("square",))
+    (warning,) = found.warnings
+    assert "No number of samples teaches anything here" in warning
+
+
 @pytest.mark.slow
 def test_a_budget_is_used_up() -> None:
     found = plan(RARE, samples=600, dimension=50, trials=0, losses=("logistic",))
@@ -458,6 +464,7 @@ def test_an_area_beyond_the_limit_cannot_be_reached_at_any_size() -> None:
     assert pooled.limit == pytest.approx(ndtr(4 / np.sqrt(40)))
     assert f"cannot reach it (its limit is {pooled.limit:.4f})" in str(found)
     assert found.to_dict()["limit"] == found.limit
+    assert 0 < found.to_dict()["limit_uncertainty"] < 1e-3
 
 
 @pytest.mark.slow
@@ -638,8 +645,11 @@ def test_a_picture_of_areas_has_a_floor_too() -> None:
         ({"error": 0.5}, "error = 0.5 .* in \\(0, 0.5\\)"),
         ({"error": 0.0}, "error = 0.0"),
         ({"auc": 0.4}, "auc = 0.4"),
-        ({"samples": 5}, "samples = 5 .* >= 10"),
+        ({"samples": 5}, r"samples = 5 .* in \[10, 50000000\]"),
+        ({"samples": 10**9}, r"samples = 1000000000 .* in \[10, 50000000\]"),
+        ({"samples": 10, "dimension": 10**6}, r"samples = 10 .* in \[20, "),
         ({"error": 0.1, "dimension": 1}, "dimension = 1"),
+        ({"error": 0.1, "dimension": 2}, "dimension = 2 .* >= 3 for simulated studies, or trials"),
         ({"error": 0.1, "assurance": 0.2}, "assurance = 0.2"),
         ({"samples": 400, "trials": 0, "seed": 5}, "seed = 5 is not valid: expected its default"),
         ({"samples": 400, "assurance": 0.9}, "assurance = 0.9 is not valid: expected its default"),

@@ -97,7 +97,12 @@ def test_without_a_signal_there_is_a_suggestion_too() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
-    [((RARE, 0.0), "alpha"), ((RARE, "much"), "alpha"), (("task", 2.0), "task")],
+    [
+        ((RARE, 0.0), "alpha = 0.0"),
+        ((RARE, 1e9), "alpha = 1000000000.0"),
+        ((RARE, "much"), "alpha"),
+        (("task", 2.0), "task"),
+    ],
 )
 def test_what_is_no_setting_is_refused_by_name(arguments: tuple[object, ...], name: str) -> None:
     with pytest.raises(ParameterError, match=name):

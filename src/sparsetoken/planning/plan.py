@@ -25,7 +25,7 @@ from sparsetoken.planning.plan_search import (
     Alternative,
     PlanSearch,
     Searched,
-    least_loss,
+    limit_of,
     most_searched,
     outcome_error,
 )
@@ -55,6 +55,10 @@ _OTHER_LEARNER = (
 # of always naming the more frequent class.
 _WEAK_ALIGNMENT = 0.5
 _NOTHING_LEARNT = 0.99
+# Samples per dimension of a budget: any part of them, from a twentieth on, is a ratio of a training.
+_BUDGETS = (2e-5, 1e6)
+# Samples that are reused are drawn from three coordinates of their noise on.
+_LEAST_DRAWN = 3
 # An error bar that changes no digit of a rate.
 _UNSEEN = 5e-5
 # Another classifier is recommended for a budget if its error is below this share.
@@ -133,6 +137,7 @@ class Plan(Record):
             "auc": self.auc,
             "auc_uncertainty": self.uncertainty.get("auc"),
             "limit": self.limit,
+            "limit_uncertainty": self.uncertainty["limit"],
             "predictions": self.predictions,
             "warnings": list(self.warnings),
             "learner": LEARNER,
@@ -258,7 +263,13 @@ def plan(
     validation.instance("task", task, Task)
     dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
     trials, seed, workers = _checked_studies(trials, seed, workers)
+    if trials and dimension < _LEAST_DRAWN:
+        accepted = f"an integer >= {_LEAST_DRAWN} for simulated studies, or trials = 0"
+        raise ParameterError("dimension", dimension, accepted)
     metric, goal = _goal(task, error, auc, samples)
+    if samples is not None:
+        fewest = max(FEWEST_SAMPLES, int(np.ceil(_BUDGETS[0] * dimension * (1 - 1e-9))))
+        validation.integer("samples", samples, low=fewest, high=int(_BUDGETS[1] * dimension))
     assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
     if samples is not None and assurance != ASSURANCE:
         raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
@@ -274,7 +285,7 @@ def plan(
         goal=goal,
         budget=None if samples is None else samples / dimension,
         losses=losses,
-        limit=least_loss(task, metric),
+        limit=limit_of(task, metric),
     )
     searched, alternatives, predictions = search.all(workers, count.more)
     nothing = Plan(
@@ -286,8 +297,8 @@ def plan(
         training=None,
         test_error=None,
         auc=None,
-        uncertainty={},
-        limit=loss_of(metric, search.limit),
+        uncertainty={"limit": search.limit.bar},
+        limit=loss_of(metric, search.limit.loss),
         alternatives=alternatives,
         widths={},
         sensitivity=(),
@@ -356,6 +367,7 @@ def _drafted(
         test_error=prediction.test_error,
         auc=prediction.auc,
         uncertainty={
+            **nothing.uncertainty,
             "test_error": prediction.uncertainty.test_error,
             "auc": outcome_error("auc", prediction),
         },
@@ -379,7 +391,6 @@ def _goal(
     if sum(one is None for one in given) != 2:
         raise ParameterError("error, auc, samples", given, "exactly one of error, auc and samples")
     if samples is not None:
-        validation.integer("samples", samples, low=FEWEST_SAMPLES)
         return "error", None
     if auc is not None:
         return "auc", 1 - validation.real("auc", auc, low=0.5, high=1, inclusive=False)
@@ -399,6 +410,13 @@ def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
     if drafted.training is None:
         return
     chance = chance_of("error", drafted.task)
+    if drafted.target is None and drafted.limit > _NOTHING_LEARNT * chance:
+        yield (
+            f"No number of samples teaches anything here: attention that knew the signal would err "
+            f"{_rate(drafted.limit, drafted.uncertainty['limit'])}, always naming the more frequent class "
+            f"{rate_text(chance)}."
+        )
+        return
     if drafted.target is None and _value(drafted) > _NOTHING_LEARNT * chance:
         yield (
             f"So few samples teach nothing: always naming the more frequent class errs "
@@ -485,10 +503,11 @@ def _width_text(name: str, ends: tuple[float, float]) -> str:
 
 
 def _out_of_reach(found: Plan, aim: str) -> str:
+    limit = _rate(found.limit, found.uncertainty["limit"])
     if _is_beyond(found.limit, found):
-        return f"Attention cannot reach {aim} at any size: the limit is {rate_text(found.limit)}."
+        return f"Attention cannot reach {aim} at any size: the limit is {limit}."
     most = f"{LARGEST_RATIO * found.dimension:,.0f} samples"
-    return f"No {LEARNER} with up to {most} was found to reach {aim}; the limit is {rate_text(found.limit)}."
+    return f"No {LEARNER} with up to {most} was found to reach {aim}; the limit is {limit}."
 
 
 def _is_beyond(limit: float, found: Plan) -> bool:
@@ -504,8 +523,11 @@ def _alternative_text(one: Alternative, found: Plan) -> str:
         if one.limit is None:
             return "was not found to reach it"
         verdict = "cannot reach it" if _is_beyond(one.limit, found) else "was not found to reach it"
-        return f"{verdict} (its limit is {rate_text(one.limit)})"
+        return f"{verdict} (its limit is {_rate(one.limit, one.uncertainty['limit'])})"
     assert one.value is not None
-    bar = one.uncertainty["value"]
-    value = rate_text(one.value) if bar < _UNSEEN else with_error(one.value, bar)
-    return f"{one.samples:,} samples, {value}"
+    return f"{one.samples:,} samples, {_rate(one.value, one.uncertainty['value'])}"
+
+
+def _rate(value: float, bar: float) -> str:
+    """Return a rate with its error bar, if that changes a digit."""
+    return rate_text(value) if bar < _UNSEEN else with_error(value, bar)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,10 +33,11 @@ from sparsetoken.validation import ParameterError
 
 __all__ = [
     "Alternative",
+    "Outcome",
     "PlanSearch",
     "Searched",
     "learnt_ranking",
-    "least_loss",
+    "limit_of",
     "most_searched",
     "outcome_error",
     "rivals",
@@ -93,7 +94,7 @@ class Alternative(Record):
     unknown : str or None
         Why nothing is said about it, if nothing is.
     uncertainty : dict
-        Numerical error bar of the value.
+        Numerical error bars of value and limit.
     """
 
     name: str
@@ -125,11 +126,20 @@ def most_searched() -> int:
     return MOST_PREDICTIONS * len(SCHEDULES) + _MOST_RIVAL * len(rivals()) + _MOST_FINAL
 
 
-def least_loss(task: Task, metric: str, classifier: str = "attention") -> float:
-    """Return the loss of a classifier with ever more samples: it then knows the signal."""
+class Outcome(NamedTuple):
+    """A loss, with its numerical error bar."""
+
+    loss: float
+    bar: float
+
+
+def limit_of(task: Task, metric: str, classifier: str = "attention") -> Outcome:
+    """Return what a classifier reaches with ever more samples: it then knows the signal."""
     if metric == "auc":
-        return best_ranking(task, classifier).misranked
-    return oracle(task, classifier=classifier).test_error
+        ranking = best_ranking(task, classifier)
+        return Outcome(ranking.misranked, ranking.uncertainty)
+    known = oracle(task, classifier=classifier)
+    return Outcome(known.test_error, known.uncertainty)
 
 
 def outcome_error(metric: str, prediction: Prediction) -> float:
@@ -145,8 +155,8 @@ class PlanSearch:
 
     Attributes
     ----------
-    limit : float
-        Loss of attention with ever more samples.
+    limit : Outcome
+        Of attention, with ever more samples.
     """
 
     task: Task
@@ -155,7 +165,7 @@ class PlanSearch:
     goal: float | None
     budget: float | None
     losses: tuple[str, ...]
-    limit: float
+    limit: Outcome
 
     def all(
         self, workers: int, more: Callable[[int], None]
@@ -164,7 +174,7 @@ class PlanSearch:
 
         `more` is told of finished predictions. The training is None if there is none.
         """
-        schedules = () if self._beyond(self.limit) else SCHEDULES
+        schedules = () if self._beyond(self.limit.loss) else SCHEDULES
         calls: list[Callable[[], Any]] = [
             *(partial(self.scheduled, schedule) for schedule in schedules),
             *(partial(self.rival, name) for name in (*rivals(), _ANY_LEARNER)),
@@ -197,7 +207,7 @@ class PlanSearch:
 
     def scheduled(self, schedule: str) -> Searched:
         """Search one way to share out the samples."""
-        search = self._of("attention", self.limit)
+        search = self._of("attention", self.limit.loss)
         start = search.start(self.budget or _FIRST_ALPHA, schedule, self.losses[0])
         best = self._solve(search, start)
         widths = {}
@@ -234,27 +244,36 @@ class PlanSearch:
         """Return what other classifiers need or reach."""
         if name == _ANY_LEARNER:
             return _Rivals(tuple(self._floors()), 0)
-        limit = least_loss(self.task, self.metric, name) if name in ORACLES else None
-        search = self._of(name, limit or 0.0, most=_MOST_RIVAL)
+        limit = limit_of(self.task, self.metric, name) if name in ORACLES else None
+        least = 0.0 if limit is None else limit.loss
+        search = self._of(name, least, most=_MOST_RIVAL)
         start = search.start(self.budget or _FIRST_ALPHA)
         try:
-            found = None if self._beyond(limit or 0.0) else self._solve(search, start)
+            found = None if self._beyond(least) else self._solve(search, start)
             if found is not None:
                 found = self._steadied(search, found)
         except ParameterError as error:  # a law from outside may be that of some tasks only
-            refused = Alternative(name, None, None, limit, str(error))
+            refused = replace(self._alternative(name, None, limit), unknown=str(error))
             return _Rivals((refused,), search.predictions)
         return _Rivals((self._alternative(name, found, limit),), search.predictions)
 
-    def _alternative(self, name: str, found: Found | None, limit: float | None) -> Alternative:
-        if limit is not None:
-            limit = loss_of(self.metric, limit)
+    def _alternative(self, name: str, found: Found | None, limit: Outcome | None) -> Alternative:
         if found is None:
-            return Alternative(name, None, None, limit)
-        value = loss_of(self.metric, found.loss)
+            return self._stated(name, None, None, limit)
         samples = _whole(found.candidate.alpha * self.dimension)
-        bar = outcome_error(self.metric, found.prediction)
-        return Alternative(name, samples, value, limit, uncertainty={"value": bar})
+        outcome = Outcome(found.loss, outcome_error(self.metric, found.prediction))
+        return self._stated(name, samples, outcome, limit)
+
+    def _stated(
+        self, name: str, samples: int | None, outcome: Outcome | None, limit: Outcome | None
+    ) -> Alternative:
+        """Return what another needs and reaches, losses as the metric has them."""
+        value, bound = (
+            None if one is None else loss_of(self.metric, one.loss) for one in (outcome, limit)
+        )
+        told = {"value": outcome, "limit": limit}
+        bars = {key: one.bar for key, one in told.items() if one is not None}
+        return Alternative(name, samples, value, bound, uncertainty=bars)
 
     def _floors(self) -> list[Alternative]:
         """Return what message passing, and any learner, need or reach."""
@@ -262,8 +281,8 @@ class PlanSearch:
         if self.metric == "auc" and most > 1 and most * self.task.length > _RANKED_WORK:
             return [Alternative(name, None, None, None, _TOO_LONG) for name in _FLOORS]
         try:
-            limit = least_loss(self.task, self.metric, "bayes")
-            overlap = None if self.goal is None else self._overlap_needed(limit)
+            limit = limit_of(self.task, self.metric, "bayes")
+            overlap = None if self.goal is None else self._overlap_needed(limit.loss)
             overlaps = cache(partial(learnable_overlaps, self.task, tolerance=_FLOOR_TOLERANCE))
             known = cache(partial(floor, self.task, tolerance=_FLOOR_TOLERANCE))
             found = []
@@ -290,7 +309,8 @@ class PlanSearch:
             return (needed / strength) ** 2
 
         def loss(cosine: float) -> float:
-            return least_loss(self.task.replace(strength=strength * cosine), self.metric, "bayes")
+            learnt = self.task.replace(strength=strength * cosine)
+            return limit_of(learnt, self.metric, "bayes").loss
 
         bounds = (_LEAST_COSINE, 1.0)
         cosine = least_enough(loss, goal, 1.0, bounds=bounds, accuracy=1e-3, most=_MOST_FLOOR)
@@ -312,21 +332,19 @@ class PlanSearch:
         )
 
     def _floor(
-        self, known: Callable[[float], Floor], name: str, alpha: float | None, limit: float
+        self, known: Callable[[float], Floor], name: str, alpha: float | None, limit: Outcome
     ) -> Alternative:
         """Return what a learner reaches with samples that are about enough, or with the budget."""
-        limit = loss_of(self.metric, limit)
         if alpha is None:
-            return Alternative(name, None, None, limit)
+            return self._stated(name, None, None, limit)
         for _ in range(_MOST_CORRECTIONS):
             samples = _whole(alpha * self.dimension)
             found = known(samples / self.dimension)
-            loss, bar = _floor_loss(self.task, self.metric, found, _FLOORS[name])
-            if self.goal is None or loss <= self.goal:
+            outcome = _floor_loss(self.task, self.metric, found, _FLOORS[name])
+            if self.goal is None or outcome.loss <= self.goal:
                 break
             alpha *= _CORRECTION
-        value = loss_of(self.metric, loss)
-        return Alternative(name, samples, value, limit, uncertainty={"value": bar})
+        return self._stated(name, samples, outcome, limit)
 
     def settled(self, found: VariedTraining) -> tuple[Training, Prediction, int]:
         """Return the training in the digits of a plan, its fine prediction, and how many of these.
@@ -336,7 +354,7 @@ class PlanSearch:
         """
         above = 1.0
         if self.goal is not None:
-            above = min(self.goal - self.limit, chance_of(self.metric, self.task) - self.goal)
+            above = min(self.goal - self.limit.loss, chance_of(self.metric, self.task) - self.goal)
         tolerance = min(_FINE, max(_FINE_SHARE * above, FINEST))
 
         known: dict[int, Prediction] = {}
@@ -375,15 +393,15 @@ class _Rivals:
     predictions: int
 
 
-def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> tuple[float, float]:
+def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> Outcome:
     """Return the loss of the best classifier with the overlap that a floor tells, and its error."""
     if metric == "error":
         name = f"{prefix}test_error"
-        return float(getattr(known, name)), float(getattr(known.uncertainty, name))
+        return Outcome(getattr(known, name), getattr(known.uncertainty, name))
     overlap, bar = (getattr(part, f"{prefix}overlap") for part in (known, known.uncertainty))
     found = learnt_ranking(task, overlap)
     moved = learnt_ranking(task, max(overlap - bar, 0.0)).misranked - found.misranked
-    return found.misranked, found.uncertainty + abs(moved)
+    return Outcome(found.misranked, found.uncertainty + abs(moved))
 
 
 def learnt_ranking(task: Task, overlap: float) -> BestRanking:

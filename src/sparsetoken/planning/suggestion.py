@@ -65,7 +65,7 @@ def suggest(
     True
     """
     validation.instance("task", task, Task)
-    alpha = validation.real("alpha", alpha, low=0, inclusive=False)
+    alpha = validation.real("alpha", alpha, low=1e-6, high=1e6)  # as the ratios of a training
     first = VariedTraining(
         alpha,
         sharpness=suggested_sharpness(task),
