@@ -350,6 +350,14 @@ def test_disagreement_must_be_clear_and_matter() -> None:
     assert "At 50 dimensions" in text
 
 
+def test_no_fewer_samples_are_assured_than_a_plan_has() -> None:
+    """All studies of ten samples reach the target, and half as many may: that is not looked at."""
+    found = plan(Task(2, 1, 5.0), auc=0.97, dimension=3, trials=4, losses=("logistic",))
+    assert found.assurance is not None
+    assert (found.samples, found.assurance.reached) == (10, 1.0)
+    assert found.assurance.assured_samples == 10
+
+
 def test_no_budget_helps_where_there_is_no_signal() -> None:
     found = plan(Task(10, 1, 0.0), samples=100, dimension=32, trials=0, losses=("square",))
     (warning,) = found.warnings

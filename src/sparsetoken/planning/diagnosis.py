@@ -444,7 +444,7 @@ def _without_signal(facts: _Facts) -> Finding:
         return Finding(
             "nothing to tell the classes apart",
             f"no classifier is clearly better than guessing ({shown}), and {apart}; a signal in one "
-            f"token would show from a strength of about {seen:.1f} on, so that any there is is weaker",
+            f"token would mostly show from a strength of about {seen:.1f} on: any there is is probably weaker",
             "give the tokens other features (TokenWise); many more samples would show a weak signal only",
         )
     if best.error > _LITTLE * facts.chance:

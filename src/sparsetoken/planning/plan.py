@@ -87,12 +87,13 @@ class Plan(Record):
     auc : float or None
         Predicted area under the ROC curve, where theory gives it.
     uncertainty : dict
-        Numerical error bars.
+        Numerical error bars of test error, AUC and limit.
     limit : float
         Error, or AUC, with ever more samples.
     alternatives : tuple of Alternative
     widths : dict of str to (low, high)
-        Ranges of sharpness, ridge and split that are nearly as good (within 5 %): wide is good.
+        Ranges of sharpness, ridge, split and bias step that are nearly as good (within 5 %): wide is
+        good. Those that the search had no predictions left to look at are not there.
     sensitivity : tuple of Sensitivity
         What happens if a setting is not as planned, the one that matters most first.
     assurance : Assurance or None

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtri
 
 from sparsetoken.arrays import Array
-from sparsetoken.planning.best_training import GOALS, enlarged, total_samples
+from sparsetoken.planning.best_training import FEWEST_SAMPLES, GOALS, enlarged, total_samples
 from sparsetoken.records import Record, rate_text, share_text, with_error
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Task, Training
@@ -129,7 +129,9 @@ def check_plan(
         high=float(high),
         assurance=assurance,
         reached=reached,
-        assured_samples=None if assured is None else int(np.ceil(assured * samples)),
+        assured_samples=None
+        if assured is None
+        else max(int(np.ceil(assured * samples)), FEWEST_SAMPLES),
         disagreement=_disagreement(mean, error, predicted, dimension),
     )
 
