@@ -59,6 +59,7 @@ _NOTHING_LEARNT = 0.99
 _BUDGETS = (2e-5, 1e6)
 # Samples that are reused are drawn from three coordinates of their noise on.
 _LEAST_DRAWN = 3
+_NO_STUDY = "its default with trials = 0: none is simulated"
 # An error bar that changes no digit of a rate.
 _UNSEEN = 5e-5
 # Another classifier is recommended for a budget if its error is below this share.
@@ -263,20 +264,9 @@ def plan(
     """
     validation.instance("task", task, Task)
     dimension = validation.integer("dimension", dimension, low=2, high=MOST_DIMENSIONS)
-    trials, seed, workers = _checked_studies(trials, seed, workers)
-    if trials and dimension < _LEAST_DRAWN:
-        accepted = f"an integer >= {_LEAST_DRAWN} for simulated studies, or trials = 0"
-        raise ParameterError("dimension", dimension, accepted)
-    metric, goal = _goal(task, error, auc, samples)
-    if samples is not None:
-        fewest = max(FEWEST_SAMPLES, int(np.ceil(_BUDGETS[0] * dimension * (1 - 1e-9))))
-        validation.integer("samples", samples, low=fewest, high=int(_BUDGETS[1] * dimension))
-    assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
-    if samples is not None and assurance != ASSURANCE:
-        raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
-    for name, value, usual in (("assurance", assurance, ASSURANCE), ("seed", seed, 0)):
-        if not trials and value != usual:
-            raise ParameterError(name, value, "its default with trials = 0: none is simulated")
+    trials, seed, workers = _checked_studies(trials, seed, workers, dimension)
+    metric, goal = _goal(task, dimension, error, auc, samples)
+    assurance = _checked_assurance(assurance, trials, budget=samples is not None)
     _check_losses(losses)
     count = Count(progress, most_predictions() + MOST_SIZES * trials)
     search = PlanSearch(
@@ -324,13 +314,29 @@ def most_predictions() -> int:
     return most_searched() + MOST_SENSITIVITY
 
 
-def _checked_studies(trials: int, seed: int, workers: int) -> tuple[int, int, int]:
+def _checked_studies(trials: int, seed: int, workers: int, dimension: int) -> tuple[int, int, int]:
     """Return what simulated studies are asked for, if it is possible."""
     trials = validation.integer("trials", trials, low=0, high=MOST_TRIALS)
     if trials == 1:
         raise ParameterError("trials", trials, "0, or at least 2 to see how studies differ")
+    if trials and dimension < _LEAST_DRAWN:
+        accepted = f"an integer >= {_LEAST_DRAWN} for simulated studies, or trials = 0"
+        raise ParameterError("dimension", dimension, accepted)
     workers = validation.integer("workers", workers, low=1, high=MOST_WORKERS)
-    return trials, validation.integer("seed", seed, low=0), workers
+    seed = validation.integer("seed", seed, low=0)
+    if not trials and seed != 0:
+        raise ParameterError("seed", seed, _NO_STUDY)
+    return trials, seed, workers
+
+
+def _checked_assurance(assurance: float, trials: int, *, budget: bool) -> float:
+    """Return the assurance, if something reads it."""
+    assurance = validation.real("assurance", assurance, low=0.5, high=0.99)
+    if budget and assurance != ASSURANCE:
+        raise ParameterError("assurance", assurance, "its default with samples: it is of a target")
+    if not trials and assurance != ASSURANCE:
+        raise ParameterError("assurance", assurance, _NO_STUDY)
+    return assurance
 
 
 def _check_losses(losses: tuple[str, ...]) -> None:
@@ -385,13 +391,15 @@ def _value(found: Plan) -> float:
 
 
 def _goal(
-    task: Task, error: float | None, auc: float | None, samples: int | None
+    task: Task, dimension: int, error: float | None, auc: float | None, samples: int | None
 ) -> tuple[str, float | None]:
     """Return the metric, and the loss to reach; None for a budget."""
     given = (error, auc, samples)
     if sum(one is None for one in given) != 2:
         raise ParameterError("error, auc, samples", given, "exactly one of error, auc and samples")
     if samples is not None:
+        fewest = max(FEWEST_SAMPLES, int(np.ceil(_BUDGETS[0] * dimension * (1 - 1e-9))))
+        validation.integer("samples", samples, low=fewest, high=int(_BUDGETS[1] * dimension))
         return "error", None
     if auc is not None:
         return "auc", 1 - validation.real("auc", auc, low=0.5, high=1, inclusive=False)
