@@ -361,7 +361,7 @@ def test_no_fewer_samples_are_assured_than_a_plan_has() -> None:
 def test_no_budget_helps_where_there_is_no_signal() -> None:
     found = plan(Task(10, 1, 0.0), samples=100, dimension=32, trials=0, losses=("square",))
     (warning,) = found.warnings
-    assert "No number of samples teaches anything here" in warning
+    assert "No number of samples lowers the error here" in warning
 
 
 @pytest.mark.slow
@@ -443,7 +443,9 @@ def test_a_search_leaves_the_plateau_where_all_err_like_chance() -> None:
 def test_a_hopeless_budget_is_called_so() -> None:
     rare = plan(Task(45, 1, 1.2, 0.01), samples=500, dimension=90, trials=0, losses=("logistic",))
     assert rare.test_error == pytest.approx(0.01, rel=1e-3)
-    assert any("So few samples teach nothing" in text for text in rare.warnings)
+    assert any("No number of samples lowers the error" in text for text in rare.warnings)
+    few = plan(Task(50, 1, 5.0, 0.05), samples=20, dimension=90, trials=0, losses=("logistic",))
+    assert any("So few samples teach nothing" in text for text in few.warnings)
     assert not any("use that" in text for text in rare.warnings)
 
 

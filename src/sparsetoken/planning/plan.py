@@ -419,20 +419,21 @@ def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
     if drafted.training is None:
         return
     chance = chance_of("error", drafted.task)
-    if drafted.target is None and drafted.limit > _NOTHING_LEARNT * chance:
+    budget = drafted.target is None
+    hopeless = budget and drafted.limit > _NOTHING_LEARNT * chance
+    if hopeless:
         yield (
-            f"No number of samples teaches anything here: attention that knew the signal would err "
+            f"No number of samples lowers the error here: attention that knew the signal would err "
             f"{_rate(drafted.limit, drafted.uncertainty['limit'])}, always naming the more frequent class "
             f"{rate_text(chance)}."
         )
-        return
-    if drafted.target is None and _value(drafted) > _NOTHING_LEARNT * chance:
+    elif budget and _value(drafted) > _NOTHING_LEARNT * chance:
         yield (
             f"So few samples teach nothing: always naming the more frequent class errs "
             f"{rate_text(chance)} too."
         )
     cosine = learnt_alignment(drafted.task, drafted.training).alignment
-    if 0 <= cosine < _WEAK_ALIGNMENT:
+    if 0 <= cosine < _WEAK_ALIGNMENT and not hopeless:
         yield (
             f"The query has a cosine of only {cosine:.2f} with the signal: more samples for the "
             "query (a larger alpha0) are what helps."
