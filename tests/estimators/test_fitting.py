@@ -28,7 +28,7 @@ from sparsetoken.estimators import (
     scaling,
     sequences,
 )
-from sparsetoken.estimators.heads import HeadSettings, Problems
+from sparsetoken.estimators.heads import HeadSettings, Problems, prior_bias
 from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.lbfgs import _Run, minimise_together
 from sparsetoken.estimators.objective import Heads, JointObjective, LinearObjective
@@ -912,3 +912,13 @@ def test_a_ridge_is_judged_by_the_fit_and_not_by_its_first_steps(pooling: str) -
         margins = np.where(y[60:] == 1, 1, -1) * model.decision_function(X[60:])
         losses.append(np.logaddexp(0, -margins).mean())
     assert np.median(losses) < 0.8  # a constant has 0.69, the smallest ridge about 2
+
+
+@pytest.mark.parametrize("name", ["logistic", "square"])
+def test_the_bias_of_a_constant_decision_has_the_least_mean_loss(name: str) -> None:
+    loss, labels = get_loss(name), np.array([[1.0, 1.0, 1.0, -1.0], [-1.0, 1.0, -1.0, -1.0]])
+    weights = np.array([[1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 1.0, 2.0]])
+    found = prior_bias(labels, weights, loss)
+    slopes = np.sum(weights * labels * loss.slope(labels * found[:, None]), axis=1)
+    assert slopes == pytest.approx([0.0, 0.0], abs=1e-12)
+    assert np.sign(found).tolist() == [1.0, -1.0]

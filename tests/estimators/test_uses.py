@@ -33,7 +33,12 @@ from sparsetoken.estimators import (
     mask_tokens,
     plot_attention,
 )
-from sparsetoken.estimators.recalibration import _cut, recalibrated_to_labels
+from sparsetoken.estimators.recalibration import (
+    FACTORS,
+    _cut,
+    recalibrated_to_labels,
+    recalibrated_to_rate,
+)
 from sparsetoken.estimators.token_evidence import Background
 
 QUICK: dict[str, Any] = {"refine": True, "tied": True, "sharpness": 2.0, "ridge": 0.01}
@@ -285,6 +290,14 @@ def test_the_cut_makes_the_fewest_errors() -> None:
             fewest, bias = _cut(values, labels)
             assert fewest == np.sum((values + bias > 0) != (labels > 0)) == min(errors)
             assert -bias not in values
+
+
+def test_a_unit_of_decisions_is_no_contrast_between_the_classes() -> None:
+    decisions = np.r_[-1.0, -0.5, 0.0, 2.0, 2.5, 3.5]
+    sharper = {factor: decisions * factor**2 for factor in FACTORS}
+    assert recalibrated_to_rate(sharper.__getitem__, 0.5) == (1.0, -1.0)
+    sharper[FACTORS[-1]][3:] += 9.0  # there the two sides are farther apart for their spread
+    assert recalibrated_to_rate(sharper.__getitem__, 0.5)[0] == FACTORS[-1] > 1
 
 
 def test_a_long_tail_moves_the_bias_of_least_loss_and_not_that_of_fewest_errors() -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sparsetoken import Query, Task
+from sparsetoken import Query, Task, Training, floor, predict
+from sparsetoken.numerics import memory
 from sparsetoken.numerics.memory import Results, kept_on_path, kept_results, path_memory
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import FeatureLaw
@@ -88,6 +89,19 @@ def test_the_size_of_a_law_has_all_that_it_will_hold(lost: int, further: bool) -
     parts += [array for part in law.scale_ranges for array in (part.points, part.unit)]
     assert law.nbytes == sum(part.nbytes for part in parts)
     assert isinstance(law, FeatureLaw)
+
+
+@path_memory()
+def test_what_a_path_may_keep_in_all_is_bounded() -> None:
+    training = Training(2.0, 2.0)
+    for task in (Task(12, 2, 4.0), Task(20, "poisson:2", 4.0)):
+        predict(task, training, tolerance=1e-2)
+        predict(task, training.replace(reuse=True), tolerance=1e-2)
+        floor(task, 2.0)
+    path = memory._PATH.get()
+    assert path is not None
+    assert len(path) > 5
+    assert sum(results.limit for results in path.values()) < 600e6
 
 
 @path_memory()

@@ -29,6 +29,12 @@ def drawn(geometry, task, count, rng):
     return labels, mean + spread * rng.standard_normal(count)
 
 
+def test_features_of_a_sample_have_a_number_for_each_dimension_of_each_token() -> None:
+    task = Task(7, 2, 3.0)
+    sizes = {name: DRAWS[name].columns(task, 11) for name in ("attention", "pooled", "vectorised")}
+    assert sizes == {"attention": 11, "pooled": 11, "vectorised": 77}
+
+
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_against_scikit_learn_on_fresh_scores(name):
     """z-scores below 4 with 2.4 10⁵ scores: deviations of 0.025 would be noticed."""

@@ -108,6 +108,15 @@ def test_a_trial_runs_in_one_thread_of_linear_algebra(name, monkeypatch):
     assert seen == [{1}]
 
 
+def test_the_threads_of_a_trial_are_a_number_or_left_alone():
+    def run(threads):
+        return run_trial(TASK, TRAINING, dimension=10, trial=0, threads=threads).test_error
+
+    assert run(None) == pytest.approx(run(1), rel=1e-6)
+    with pytest.raises(ParameterError, match="threads = 0"):
+        run(0)
+
+
 def test_the_shift_at_test_time_keeps_the_trained_classifier():
     other = Task(length=12, informative=1, strength=4.0, positive_rate=0.7)
     here = run_trial(TASK, TRAINING, dimension=30, trial=0)

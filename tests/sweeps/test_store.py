@@ -9,7 +9,7 @@ import pytest
 
 import sparsetoken
 from sparsetoken.sweeps import Store, StoreError
-from sparsetoken.sweeps.store import SCHEMA_VERSION
+from sparsetoken.sweeps.store import SCHEMA_VERSION, describe_row
 from sparsetoken.sweeps.writer import StoredRow, StoreWriter
 
 CELLS = [{"slope": 1.0}, {"slope": 2.0}]
@@ -21,6 +21,15 @@ def done(cell: int, trial: int | None, value: float = 0.5) -> StoredRow:
 
 def failed(cell: int, trial: int | None) -> StoredRow:
     return StoredRow(cell, trial, None, "no luck", (), 3, 0.1)
+
+
+def test_a_row_is_called_by_its_cell_and_trial() -> None:
+    tables = ("cells", "theory", "trials")
+    assert [describe_row(table, (3, 4)) for table in tables] == [
+        "the settings of cell 3",
+        "the theory of cell 3",
+        "cell 3, trial 4",
+    ]
 
 
 @pytest.fixture

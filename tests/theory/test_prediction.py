@@ -376,6 +376,32 @@ def test_a_curve_over_what_a_given_query_does_not_depend_on_is_refused() -> None
     assert flat[0].test_error == flat[1].test_error
 
 
+def test_points_grow_by_what_is_missing_and_fall_by_what_is_spare() -> None:
+    growth = prediction_module._growth
+    assert growth({10: 1e-4 * 2**0.79}, 1e-4) == 1
+    assert growth({10: 1e-4 * 2**1.59}, 1e-4) == 2
+    assert growth({10: 1e-4 * 2**-1.61}, 1e-4) == -2
+    # What fell more slowly than hoped for takes more, and each further try at least one more.
+    assert growth({8: 4e-4, 10: 2e-4}, 1e-4) == 2
+    assert growth({8: 4e-4, 9: 3e-4, 10: 1.01e-4}, 1e-4) == 2
+
+
+def test_the_slope_of_the_error_in_the_readout_is_that_of_differences() -> None:
+    law = replace(attention_law(TASK, Query(0.8, 1.5), 6), further=None)
+    law = replace(law, further=0.3 * law.scale)
+    weights = np.array([0.7, 0.4, -0.2, 1.1])
+
+    def error(moved: np.ndarray) -> float:
+        return float(law.weight @ prediction_module.misclassified(law, moved))
+
+    step = 1e-5
+    slopes = [
+        (error(weights + one) - error(weights - one)) / (2 * step) for one in step * np.eye(4)
+    ]
+    found = prediction_module._sensitivity(law, weights)
+    assert found == pytest.approx(np.abs(slopes), rel=1e-6)
+
+
 def test_a_tighter_tolerance_is_met_or_said_not_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(1.0, 2.0, ridge=0.01)
     loose, tight = (predict(TASK, training, query=QUERY, tolerance=t) for t in (1e-2, 3e-5))

@@ -294,7 +294,7 @@ def test_bars_include_what_too_few_nodes_change(monkeypatch):
     assert 1e-4 < error < ranking.uncertainty["auc"]
 
 
-@pytest.mark.parametrize("spread", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("spread", [1e-4, 0.2, 1.0, 5.0])
 def test_the_best_threshold_is_where_both_classes_are_as_likely(spread: float) -> None:
     """Of two normal laws: t = (m₊ + m₋)/2 + σ² log((1-π)/π)/(m₊ - m₋)."""
     law = ScoreLaw(

@@ -11,6 +11,7 @@ from sparsetoken import ParameterError, Query, Task, Training, curve, oracle, pr
 from sparsetoken.theory import usage as usages
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import score_law
+from sparsetoken.theory.shift import _named
 from sparsetoken.theory.usage import best_sharpness
 
 TASK = Task(length=20, informative=1, strength=5.0)
@@ -73,6 +74,13 @@ def test_two_numbers_repair_a_length_shift():
     best = predict(TASK, TRAINING, at_sharpness="best", recalibrate=True, **options)
     assert best.test_error < pair.test_error + best.uncertainty.test_error
     assert best.test_error > oracle(at, classifier="bayes").test_error
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [(0.0, "sharpness_0"), (0.5, "sharpness_0.5"), (math.inf, "hard")]
+)
+def test_a_shift_names_the_sharpnesses_that_were_asked_for(given, name):
+    assert _named(given) == name
 
 
 def test_a_curve_over_what_changes_at_test_time():

@@ -19,6 +19,9 @@ __all__ = ["best_threshold", "densities", "first_replicate", "rates", "threshold
 _NEWTON_STEPS = 8
 _BALANCE_STEPS = 40
 
+# Rounding alone makes such a difference, between thresholds that are next to equal.
+_SAME_ERROR = 1e-14
+
 # Entries of the work arrays of exact rates.
 _BLOCK = 2**20
 
@@ -80,14 +83,17 @@ def best_threshold(law: ScoreLaw, *, rough: bool = False) -> float:
     shares = [float(law.weight[law.label == sign].sum()) for sign in (1.0, -1.0)]
 
     def best_of(grid: Array) -> tuple[float, float, float]:
-        """Return the best of rising thresholds, and its neighbours."""
+        """Return the best of rising thresholds, and the next on either side that is clearly worse."""
         above = [
             weight @ ndtr((mean[:, None] - grid) / spread[:, None])
             for mean, spread, weight in sides
         ]
-        best = int(np.argmin(shares[0] * (1 - above[0]) + shares[1] * above[1]))
-        last = len(grid) - 1
-        return float(grid[best]), float(grid[max(best - 1, 0)]), float(grid[min(best + 1, last)])
+        errors = shares[0] * (1 - above[0]) + shares[1] * above[1]
+        best = int(np.argmin(errors))
+        worse = np.flatnonzero(errors > errors[best] + _SAME_ERROR)
+        low = worse[worse < best].max(initial=0)
+        high = worse[worse > best].min(initial=len(grid) - 1)
+        return float(grid[best]), float(grid[low]), float(grid[high])
 
     far = float(law.spread.max()) * 2 * FARTHEST
     ends = (float(law.mean.min()) - far, float(law.mean.max()) + far)
