@@ -3,7 +3,7 @@ import pytest
 
 from sparsetoken.uncertainty import (
     DEVIATIONS_IN_A_BAR,
-    compare,
+    joined,
     mean_and_error,
     standard_error,
     z_scores,
@@ -47,9 +47,9 @@ def test_exact_values_either_agree_or_do_not() -> None:
 def test_a_row_of_simulation_meets_one_of_theory() -> None:
     simulated = {"error": 0.3, "error_uncertainty": 0.01, "loss": 1.0, "only": 2.0}
     theory = {"error": 0.27, "error_uncertainty": 0.02, "loss": 0.5, "known": 4.0}
-    one = compare("error", simulated, theory, trials=8)
+    one = joined("error", simulated, theory, trials=8)
     assert one == (0.3, 0.01, 7, 0.27, 0.02)
     assert one.z == pytest.approx(float(z_scores(0.03, 0.01, freedom=7, bar=0.02)))
-    assert compare("loss", simulated, theory, trials=8).z is None, "no standard error"
-    assert compare("only", simulated, theory, trials=8) == (2.0, None, 7, None, None)
-    assert compare("known", simulated, theory, trials=8).z is None
+    assert joined("loss", simulated, theory, trials=8).z is None, "no standard error"
+    assert joined("only", simulated, theory, trials=8) == (2.0, None, 7, None, None)
+    assert joined("known", simulated, theory, trials=8).z is None

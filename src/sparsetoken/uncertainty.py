@@ -19,9 +19,9 @@ from sparsetoken.records import UNCERTAINTY
 
 __all__ = [
     "DEVIATIONS_IN_A_BAR",
-    "Comparison",
-    "compare",
+    "Joined",
     "error_of_difference",
+    "joined",
     "mean_and_error",
     "standard_error",
     "z_scores",
@@ -96,7 +96,7 @@ def z_scores(
     return np.asarray(np.sign(ratio) * deviate)
 
 
-class Comparison(NamedTuple):
+class Joined(NamedTuple):
     """One quantity in simulation and in theory; None where one of them does not have it.
 
     Attributes
@@ -125,15 +125,15 @@ class Comparison(NamedTuple):
         return float(z_scores(gap, self.standard_error, freedom=self.freedom, bar=bar))
 
 
-def compare(
+def joined(
     name: str, simulated: Mapping[str, Any], theory: Mapping[str, Any], *, trials: int
-) -> Comparison:
+) -> Joined:
     """Return a quantity of a row of simulation beside the same one of a row of theory.
 
     Both are flat records: a value under its name, its error under name_uncertainty, which is the
     standard error of a mean over `trials` in the one and the numerical error in the other.
     """
     bar = name + UNCERTAINTY
-    return Comparison(
+    return Joined(
         simulated.get(name), simulated.get(bar), trials - 1, theory.get(name), theory.get(bar)
     )

@@ -27,7 +27,7 @@ from sparsetoken.planning.signal_estimate import (
 from sparsetoken.theory.oracle_ranking import best_ranking
 
 SETTINGS = {
-    "early": (Task(20, 1, 4.0), 120, 64),
+    "early": (Task(20, 1, 4.0), 100, 64),
     "few": (Task(4, 1, 3.0), 100, 64),
     "rare": (Task(20, 1, 3.0, 0.1), 600, 24),
     "sparse": (Task(20, 1, 5.0), 300, 24),

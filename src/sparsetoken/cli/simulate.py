@@ -34,7 +34,7 @@ from sparsetoken.records import LOCALISATION, METRICS, RANKING, UNCERTAINTY, wit
 
 if TYPE_CHECKING:
     from sparsetoken.simulation.trials import Simulation, Trial
-    from sparsetoken.uncertainty import Comparison
+    from sparsetoken.uncertainty import Joined
 
 __all__ = ["simulate"]
 
@@ -178,13 +178,13 @@ def _theory(result: "Simulation") -> Row:
     return known
 
 
-def _compared(result: "Simulation", theory: Row) -> "dict[str, Comparison]":
+def _compared(result: "Simulation", theory: Row) -> "dict[str, Joined]":
     """Return what is measured of the trials, beside theory where it says something of it."""
-    from sparsetoken.uncertainty import compare
+    from sparsetoken.uncertainty import joined
 
     simulated = result.to_dict()
     return {
-        name: compare(name, simulated, theory, trials=len(result.values(name)))
+        name: joined(name, simulated, theory, trials=len(result.values(name)))
         for name in _SHOWN
         if name in simulated
     }

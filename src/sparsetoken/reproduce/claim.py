@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from sparsetoken.arrays import Array
 from sparsetoken.plotting import show_whole_markers, styled, tidy_log_ticks
-from sparsetoken.uncertainty import Comparison, compare
+from sparsetoken.uncertainty import Joined, joined
 
 if TYPE_CHECKING:
     from sparsetoken.reproduce.measurement import Measurement
@@ -115,7 +115,7 @@ class Table:
         """Return the values that a label takes, each once, in order of appearance."""
         return list(dict.fromkeys(row[name] for row in self.rows if name in row))
 
-    def paired(self, name: str, on: Iterable[str]) -> list[tuple[Row, Comparison]]:
+    def paired(self, name: str, on: Iterable[str]) -> list[tuple[Row, Joined]]:
         """Return the simulation rows of a field, each beside theory of the same labels."""
         keys = tuple(on)
         theory = {
@@ -125,7 +125,7 @@ class Table:
         for row in self.select(source="simulation").rows:
             match = theory.get(tuple(row.get(key) for key in keys))
             if match is not None and name in row and name in match:
-                found.append((row, compare(name, row, match, trials=row["trials"])))
+                found.append((row, joined(name, row, match, trials=row["trials"])))
         return found
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from scipy.special import chdtri
 
 from sparsetoken.arrays import Array
 from sparsetoken.reproduce.claim import Quantity, Row, Ruling, Table, Verdict
-from sparsetoken.uncertainty import Comparison, error_of_difference, z_scores
+from sparsetoken.uncertainty import Joined, error_of_difference, z_scores
 
 __all__ = [
     "AGREES",
@@ -148,14 +148,14 @@ def against_theory(table: Table, name: str, on: Iterable[str]) -> AgainstTheory:
     (r x(d) - x(d'))/(r - 1).
     """
     keys = tuple(on)
-    points: dict[tuple[Any, ...], list[tuple[Row, Comparison]]] = {}
+    points: dict[tuple[Any, ...], list[tuple[Row, Joined]]] = {}
     for row, one in table.paired(name, keys):
         points.setdefault(tuple(row.get(key) for key in keys), []).append((row, one))
     columns = np.array([_limit(pairs) for pairs in points.values()], dtype=float).reshape(-1, 5)
     return AgainstTheory(*columns.T)
 
 
-def _limit(pairs: Sequence[tuple[Row, Comparison]]) -> tuple[float, ...]:
+def _limit(pairs: Sequence[tuple[Row, Joined]]) -> tuple[float, ...]:
     """Return limit, error, degrees of freedom, theory and bar of one point."""
     large, *small = sorted(pairs, key=lambda pair: -pair[0].get("dimension", 0))
     parts, weights = [large], np.array([1.0])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sparsetoken.records import UNCERTAINTY
 from sparsetoken.sweeps.errors import SweepError
 from sparsetoken.sweeps.store import Store
-from sparsetoken.uncertainty import Comparison, compare, mean_and_error
+from sparsetoken.uncertainty import Joined, joined, mean_and_error
 from sparsetoken.validation import shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Summary(NamedTuple):
 
     settings: dict[str, Any]
     trials: int
-    compared: Comparison
+    compared: Joined
 
 
 def summarise(store: Store, field: str) -> list[Summary]:
@@ -55,7 +55,7 @@ def _summary(
 ) -> Summary:
     mean, error = mean_and_error(values)
     simulated = {field: mean, field + UNCERTAINTY: error}
-    return Summary(settings, len(values), compare(field, simulated, theory, trials=len(values)))
+    return Summary(settings, len(values), joined(field, simulated, theory, trials=len(values)))
 
 
 def draw_store(store: Store, x: str | None = None, y: str = "test_error", scale: str = "linear",
