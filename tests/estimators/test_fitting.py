@@ -914,6 +914,25 @@ def test_a_ridge_is_judged_by_the_fit_and_not_by_its_first_steps(pooling: str) -
     assert np.median(losses) < 0.8  # a constant has 0.69, the smallest ridge about 2
 
 
+def test_only_who_may_win_is_solved_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token has a signal along all coordinates: means and extremes are far behind the query."""
+    finished = []
+    finish = choice._HeldOut._finished
+
+    def noted(self: Any, path: Any, ridge: float) -> Array:
+        finished.append((path.features.ndim, ridge))
+        return finish(self, path, ridge)
+
+    monkeypatch.setattr(choice._HeldOut, "_finished", noted)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((120, 30, 40)), np.arange(120) % 2
+    X[y == 1, rng.integers(30, size=60)] += 9.0 / np.sqrt(40)
+    model = AttentionClassifier(refine=False, whiten=False, random_state=0).fit(X, y)
+    assert model.candidates_[-1]["held_out_loss"] < 0.2
+    own_features_of_each_fold = 3
+    assert {dimensions for dimensions, _ in finished} == {own_features_of_each_fold}
+
+
 @pytest.mark.parametrize("name", ["logistic", "square"])
 def test_the_bias_of_a_constant_decision_has_the_least_mean_loss(name: str) -> None:
     loss, labels = get_loss(name), np.array([[1.0, 1.0, 1.0, -1.0], [-1.0, 1.0, -1.0, -1.0]])

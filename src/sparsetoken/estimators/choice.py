@@ -78,7 +78,7 @@ MOST_ROTATED = 400
 MOST_TOGETHER = 2**14
 # Without a ridge, steps along features that hardly vary are no longer than these have them.
 LEAST_VARIANCE = 1e-6
-# A refined family that is behind by so many standard errors after its first steps is not finished.
+# A family that is behind by so many standard errors after its first steps is not finished.
 HOPELESS_ERRORS = 2.0
 # By so many standard errors whitening must lower the loss. A small gain of the two-step query was
 # often a loss of the refined ones, on real bags; where directions are shared the gain is large.
@@ -174,7 +174,7 @@ def _whitening_pays(found: list[dict[str, Candidate]], held: "_HeldOut") -> bool
     two_step = [candidates["two-step"] for candidates in found if "two-step" in candidates]
     if len(two_step) < 2:
         return False
-    excess, error = held.paired(two_step[0], two_step[1])
+    excess, error = held.excess(two_step[0].losses, two_step[1].losses)
     return excess > WHITENING_ERRORS * error
 
 
@@ -188,7 +188,7 @@ def _simplest_good(candidates: list[Candidate], held: "_HeldOut") -> Recipe:
     """Return the first candidate within half a standard error of the best."""
     best = min(candidates, key=lambda candidate: candidate.loss)
     for candidate in candidates:
-        excess, error = held.paired(candidate, best)
+        excess, error = held.excess(candidate.losses, best.losses)
         if excess <= SIMPLER_ERRORS * error:
             return candidate.recipe
     return best.recipe
@@ -295,17 +295,32 @@ class _HeldOut:
         self.unit = unit * min(1.0, float(constant / loss.value(np.zeros(1))[0]))
 
     def finished_losses(self, paths: list[_RidgePath]) -> list[Array]:
-        """Return held-out losses (R, n) along each path, of many features the least of the fit itself."""
+        """Return held-out losses (R, n) along each path, of many features the least of the fit itself.
+
+        First steps have too low a loss, so that who is far behind with it stays behind.
+        """
         losses = self.path_losses(paths)
-        for path, own in zip(paths, losses, strict=True):
+        leader: Array | None = None
+        for place in np.argsort([float((own @ self.weights).min()) for own in losses]):
+            path, own = paths[place], losses[place]
             finished: set[int] = set()
-            while self.are_many(len(path.variances)):
+            while True:
                 least = int(np.argmin(own @ self.weights))
-                if least in finished or path.ridges[least] >= STRONG_RIDGE:
+                settled = least in finished or path.ridges[least] >= STRONG_RIDGE
+                if settled or not self.are_many(len(path.variances)):
+                    break
+                if leader is not None and self.is_hopeless(own[least], leader):
                     break
                 own[least] = self._finished(path, path.ridges[least])
                 finished.add(least)
+            if leader is None or own[least] @ self.weights < leader @ self.weights:
+                leader = own[least]
         return losses
+
+    def is_hopeless(self, losses: Array, leader: Array) -> bool:
+        """Whether losses (n,) are so far above a leader's that more steps are for nothing."""
+        excess, error = self.excess(losses, leader)
+        return excess > HOPELESS_ERRORS * error
 
     def are_many(self, features: int) -> bool:
         """Whether so many features may separate the samples; copies of one count once."""
@@ -385,9 +400,9 @@ class _HeldOut:
             rows.append(np.sqrt(bends).reshape(len(bends) * len(path.ridges), size))
         return np.concatenate(rows)
 
-    def paired(self, one: Candidate, other: Candidate) -> tuple[float, float]:
-        """Return by how much one's loss exceeds the other's, and the standard error of that."""
-        gaps = self.weights * (one.losses - other.losses)
+    def excess(self, losses: Array, others: Array) -> tuple[float, float]:
+        """Return by how much losses (n,) exceed others, and the standard error of that."""
+        gaps = self.weights * (losses - others)
         excess = float(gaps.sum())
         # Copies of a sample are no independent evidence.
         by_unit = np.bincount(self.folds.units, gaps - excess * self.weights)
@@ -531,8 +546,7 @@ class _Validation:
             objective = search.objective(1, np.full(len(heads), middle), tied=tied)
             losses = self.held.losses(objective.decisions(objective.pack(heads)), 1)
             tried = self.held.best([Recipe(family, wishes.sharpness, middle)], losses)
-            excess, error = self.held.paired(tried, best)
-            if excess > HOPELESS_ERRORS * error:
+            if self.held.is_hopeless(tried.losses, best.losses):
                 return tried
         objective, found = search.descend(
             heads, np.array(ridges), tied=tied, max_steps=REFINED_STEPS
