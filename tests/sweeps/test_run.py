@@ -53,8 +53,9 @@ def test_progress_comes_a_pause_after_the_last_and_takes_a_twentieth_of_the_time
             now += took
             return StudyCounts(2, 0, 20, 8, 2, 0, 0)
 
-    def report(_: Progress) -> None:
+    def report(progress: Progress) -> None:
         reported.append(now)
+        assert progress.seconds == pytest.approx(now - took - 1000.0)
 
     monkeypatch.setattr(run.time, "monotonic", lambda: now)
     tracker = run._Tracker(Slow(), None, report, lambda: "")  # type: ignore[arg-type]
