@@ -180,6 +180,11 @@ def test_several_values_where_one_is_wanted_are_refused(
 
 NO_NAMES = np.array([None] * 60)
 DATA: list[tuple[str, Callable[[], Any]]] = [
+    ("loss", lambda: st.get_loss(np.array(["square", "hinge"]))),
+    ("loss", lambda: st.get_loss(["square"])),
+    ("margins", lambda: st.check_loss(st.get_loss("square"), margins=[0.0, np.nan])),
+    ("shape of margins", lambda: st.check_loss(st.get_loss("square"), margins=[])),
+    ("values", lambda: st.Task.from_dict(None)),
     ("groups", lambda: st.PooledClassifier().fit(X, Y, groups=NO_NAMES)),
     ("labels", lambda: st.separability(X[:, 0], ["yes"] * 60)),
     ("sample_weight", lambda: FITTED.score(X, Y, sample_weight=["a"] * 60)),

@@ -465,9 +465,10 @@ def get_loss(name: str) -> Loss:
     >>> get_loss("square").slope([0.0, 1.0]).tolist()
     [-1.0, 0.0]
     """
-    if name not in list(_REGISTRY) and name in list(_installed()):
+    named = isinstance(name, str)  # a wrong name may be anything
+    if named and name not in _REGISTRY and name in _installed():
         _register_installed(name)
-    if name not in list(_REGISTRY):  # a list, because a wrong name may be anything
+    if not named or name not in _REGISTRY:
         known = ", ".join(map(repr, loss_names()))
         accepted = f"one of {known}, or a loss that `register_loss` made known in this process"
         raise ParameterError("loss", name, accepted)
@@ -571,8 +572,12 @@ def check_loss(loss: Loss, *, margins: ArrayLike | None = None) -> None:
     instance("loss", loss, Loss)
     _check_declared(loss)
     grid = np.linspace(-30, 30, 601) if margins is None else np.asarray(margins, dtype=float)
-    if grid.ndim != 1:
-        raise ParameterError("shape of margins", grid.shape, "one dimension")
+    if grid.ndim != 1 or not grid.size:
+        raise ParameterError(
+            "shape of margins", grid.shape, "one dimension, and at least one margin"
+        )
+    if not np.all(np.isfinite(grid)):
+        raise ParameterError("margins", "nan or infinity", "finite numbers")
     grid = grid[np.all(np.abs(np.subtract.outer(grid, loss.breakpoints)) > 1e-3, axis=1)]
     _check_derivatives(loss, grid)
     for step in (1e-6, 1e-2, 1.0, 1e2, 1e6):

@@ -131,6 +131,7 @@ class _Settings:
         >>> Task.from_dict(task.to_dict()) == task
         True
         """
+        validation.instance("values", values, Mapping)
         cls._refuse_unknown(values)
         missing = [f.name for f in cls._fields() if f.default is MISSING and f.name not in values]
         if missing:
