@@ -17,6 +17,7 @@ from sparsetoken import (
     predict,
 )
 from sparsetoken.task import vary
+from sparsetoken.theory import capacity as capacity_module
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.margin import Hinged, WidestMargin, least_excess
@@ -29,6 +30,16 @@ def test_pure_noise_has_capacity_two(classifier: str) -> None:
     found = capacity(Task(10, 1, 0.0), query=query, classifier=classifier)
     assert found.alpha == pytest.approx(2, abs=1e-6)
     assert found.solution.converged
+
+
+def test_a_root_on_few_points_is_corrected_on_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a split: 2^5 points leave the load 1 % from where 2^9 have it, the corrections nothing."""
+    monkeypatch.setattr(capacity_module, "_COARSE_SIZE", 5)
+    monkeypatch.setattr(capacity_module, "_SIZE", 9)
+    task, training = Task(6, 2, 2.5, 0.4), Training(3.0, 3.0, reuse=True, query_step=40.0)
+    coarse, fine = (capacity_module._Load(task, training, "attention", size) for size in (5, 9))
+    assert abs(fine(optimize.brentq(coarse, 1.0, 3.0))) > 5e-3
+    assert abs(fine(np.log(capacity(task, training=training).alpha))) < 1e-4
 
 
 def test_pooled_capacity_against_direct_minimisation() -> None:
