@@ -53,7 +53,7 @@ print(f"{len(X)} recordings of {min(map(len, X))} to {max(map(len, X))} windows"
 # %%
 # Does attention pay here? ``compare`` answers by cross-validation.
 
-comparison = compare(X, y, cv=4, repeats=1)
+comparison = compare(X, y)
 print(comparison)
 comparison.plot(figure=plt.figure(figsize=(7.5, 3.2), layout="constrained"))
 plt.show()

@@ -198,7 +198,7 @@ def test_a_file_with_five_mistakes_shows_all_five(study: Path) -> None:
         "  task.positive_rate: 1.5 is not valid: expected a finite number in [1e-09, 0.999999999]",
         "  training.alpha0: -2 is not valid: expected a finite number in [1e-06, 1000000]",
         "  classifiers: 'average' is not valid: expected one of 'attention', 'pooled', 'vectorised'",
-        "  trials: Input should be a valid integer",
+        "  trials: 'many' is not valid: expected an integer",
         "  dimension: unknown key (did you mean 'dimensions'?)",
     ]
     assert [path.name for path in study.parent.iterdir()] == ["study.toml"]

@@ -163,12 +163,9 @@ def _of_least_norm(examples: Examples, weights: Array, bias: float) -> tuple[Arr
     scores = examples.scores(weights) + bias
     other, change = _pivoted_least_squares(examples, scores)
     moved = np.abs(examples.scores(other) + change - scores).max()
-    if moved > _SAME_SCORES * max(1.0, float(np.abs(scores).max())):
-        return (
-            weights,
-            bias,
-        )  # independent after all, but of so different sizes that rounding hides it
-    return other, change
+    # Else features are independent after all, but of so different sizes that rounding hides it.
+    same = moved <= _SAME_SCORES * max(1.0, float(np.abs(scores).max()))
+    return (other, change) if same else (weights, bias)
 
 
 def _without_ridge(examples: Examples, loss: Loss) -> Readout | None:
