@@ -26,8 +26,8 @@ from sparsetoken.planning.plan_search import (
     PlanSearch,
     Searched,
     limit_of,
+    loss_error,
     most_searched,
-    outcome_error,
 )
 from sparsetoken.planning.sensitivity import (
     MOST_SENSITIVITY,
@@ -376,7 +376,7 @@ def _drafted(
         uncertainty={
             **nothing.uncertainty,
             "test_error": prediction.uncertainty.test_error,
-            "auc": outcome_error("auc", prediction),
+            "auc": loss_error("auc", prediction),
         },
         widths=searched.widths,
         sensitivity=tuple(found),

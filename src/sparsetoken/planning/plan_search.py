@@ -33,13 +33,13 @@ from sparsetoken.validation import ParameterError
 
 __all__ = [
     "Alternative",
-    "Outcome",
+    "LossAndBar",
     "PlanSearch",
     "Searched",
     "learnt_ranking",
     "limit_of",
+    "loss_error",
     "most_searched",
-    "outcome_error",
     "rivals",
 ]
 
@@ -126,23 +126,23 @@ def most_searched() -> int:
     return MOST_PREDICTIONS * len(SCHEDULES) + _MOST_RIVAL * len(rivals()) + _MOST_FINAL
 
 
-class Outcome(NamedTuple):
+class LossAndBar(NamedTuple):
     """A loss, with its numerical error bar."""
 
     loss: float
     bar: float
 
 
-def limit_of(task: Task, metric: str, classifier: str = "attention") -> Outcome:
+def limit_of(task: Task, metric: str, classifier: str = "attention") -> LossAndBar:
     """Return what a classifier reaches with ever more samples: it then knows the signal."""
     if metric == "auc":
         ranking = best_ranking(task, classifier)
-        return Outcome(ranking.misranked, ranking.uncertainty)
+        return LossAndBar(ranking.misranked, ranking.uncertainty)
     known = oracle(task, classifier=classifier)
-    return Outcome(known.test_error, known.uncertainty)
+    return LossAndBar(known.test_error, known.uncertainty)
 
 
-def outcome_error(metric: str, prediction: Prediction) -> float:
+def loss_error(metric: str, prediction: Prediction) -> float:
     """Return the numerical error of what a plan aims at."""
     if metric == "auc":
         return float(prediction.metrics("auc")["auc_uncertainty"])
@@ -155,7 +155,7 @@ class PlanSearch:
 
     Attributes
     ----------
-    limit : Outcome
+    limit : LossAndBar
         Of attention, with ever more samples.
     """
 
@@ -165,7 +165,7 @@ class PlanSearch:
     goal: float | None
     budget: float | None
     losses: tuple[str, ...]
-    limit: Outcome
+    limit: LossAndBar
 
     def all(
         self, workers: int, more: Callable[[int], None]
@@ -257,15 +257,15 @@ class PlanSearch:
             return _Rivals((refused,), search.predictions)
         return _Rivals((self._alternative(name, found, limit),), search.predictions)
 
-    def _alternative(self, name: str, found: Found | None, limit: Outcome | None) -> Alternative:
+    def _alternative(self, name: str, found: Found | None, limit: LossAndBar | None) -> Alternative:
         if found is None:
             return self._stated(name, None, None, limit)
         samples = _whole(found.candidate.alpha * self.dimension)
-        outcome = Outcome(found.loss, outcome_error(self.metric, found.prediction))
+        outcome = LossAndBar(found.loss, loss_error(self.metric, found.prediction))
         return self._stated(name, samples, outcome, limit)
 
     def _stated(
-        self, name: str, samples: int | None, outcome: Outcome | None, limit: Outcome | None
+        self, name: str, samples: int | None, outcome: LossAndBar | None, limit: LossAndBar | None
     ) -> Alternative:
         """Return what another needs and reaches, losses as the metric has them."""
         value, bound = (
@@ -332,7 +332,7 @@ class PlanSearch:
         )
 
     def _floor(
-        self, known: Callable[[float], Floor], name: str, alpha: float | None, limit: Outcome
+        self, known: Callable[[float], Floor], name: str, alpha: float | None, limit: LossAndBar
     ) -> Alternative:
         """Return what a learner reaches with samples that are about enough, or with the budget."""
         if alpha is None:
@@ -393,15 +393,15 @@ class _Rivals:
     predictions: int
 
 
-def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> Outcome:
+def _floor_loss(task: Task, metric: str, known: Floor, prefix: str) -> LossAndBar:
     """Return the loss of the best classifier with the overlap that a floor tells, and its error."""
     if metric == "error":
         name = f"{prefix}test_error"
-        return Outcome(getattr(known, name), getattr(known.uncertainty, name))
+        return LossAndBar(getattr(known, name), getattr(known.uncertainty, name))
     overlap, bar = (getattr(part, f"{prefix}overlap") for part in (known, known.uncertainty))
     found = learnt_ranking(task, overlap)
     moved = learnt_ranking(task, max(overlap - bar, 0.0)).misranked - found.misranked
-    return Outcome(found.misranked, found.uncertainty + abs(moved))
+    return LossAndBar(found.misranked, found.uncertainty + abs(moved))
 
 
 def learnt_ranking(task: Task, overlap: float) -> BestRanking:
