@@ -229,7 +229,7 @@ MAP = ["map", "--points", "2", "--classifier", "pooled"]
         ([*MAP, "--checkpoint"], "a.json"),
         ([*MAP, "--plot"], "a.png"),
         (["simulate", "--dimension", "10", "--trials", "2", "--csv"], "b.csv"),
-        pytest.param(["explore", "--export"], "a.html", marks=pytest.mark.slow),
+        pytest.param(["explore", "--export"], "a.html", marks=pytest.mark.slow, id="explore"),
         (["sweep", "init"], "b.toml"),
         (["sweep", "run", "study.toml", "--store"], "other.sqlite"),
     ],
