@@ -64,7 +64,7 @@ CALLS = {
         f"20-point curve, {name} query, {tolerance:g}": CURVE.format(
             query=text, tolerance=tolerance
         )
-        for tolerance in (2e-3, 1e-4, 1e-6)
+        for tolerance in (1e-2, 2e-3, 1e-4, 1e-6)
         for name, text in (("learnt", ""), ("given", "query=query, "))
     },
     "25-point curve, learnt query, 0.0001": ROW.format(points=25, options="tolerance=1e-4"),

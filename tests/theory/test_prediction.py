@@ -28,7 +28,8 @@ from sparsetoken.theory import prediction as prediction_module
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.laws import LAWS, ClassifierLaw, pooled_law, vectorised_law
-from sparsetoken.theory.prediction import FIRST_SIZE, LEARNING, LEAST_SIZE
+from sparsetoken.theory.prediction import FIRST_SIZE, LEARNING, LEAST_SIZE, ROUGH_SIZE
+from sparsetoken.theory.usage import Usage
 
 TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)
 QUERY = Query(0.8, 1.0)
@@ -80,7 +81,7 @@ def test_square_loss_against_its_algebra(alpha: float, ridge: float, rate: float
         assert found.test_error == pytest.approx(error, abs=1e-7)
         assert found.train_loss == pytest.approx(loss, rel=1e-6, abs=1e-9)
     found = predict(task, training, query=QUERY, tolerance=1.0)
-    error, loss = square_algebra(attention_law(task, QUERY, LEAST_SIZE), alpha, ridge)
+    error, loss = square_algebra(attention_law(task, QUERY, ROUGH_SIZE), alpha, ridge)
     assert found.test_error == pytest.approx(error, abs=2e-5)
     assert found.train_loss == pytest.approx(loss, abs=2e-5)
 
@@ -374,6 +375,15 @@ def test_a_curve_over_what_a_given_query_does_not_depend_on_is_refused() -> None
     # Without a query there may be one of another line, which this is compared with.
     flat = curve(TASK, training, over="alpha0", values=[1.0, 2.0], classifier="pooled")
     assert flat[0].test_error == pytest.approx(flat[1].test_error, rel=1e-12)
+
+
+def test_a_looser_tolerance_begins_with_fewer_points() -> None:
+    usage = Usage(None, None, recalibrate=False)
+    sizes = [
+        prediction_module.Predictor("attention", None, usage, tolerance)._first_size
+        for tolerance in (1e-6, 1e-4, 3e-4, 1e-3, 2e-3, 1e-2)
+    ]
+    assert sizes == [FIRST_SIZE, FIRST_SIZE, 9, LEAST_SIZE, LEAST_SIZE, ROUGH_SIZE]
 
 
 def test_points_grow_by_what_is_missing_and_fall_by_what_is_spare() -> None:

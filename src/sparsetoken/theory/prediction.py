@@ -52,11 +52,13 @@ __all__ = [
 # What a query to be learnt depends on, of a training, and nothing else does.
 LEARNING = ("alpha0", "readout_step", "bias_step", "query_step", "inverse_temperature")
 
-# Points a class and replicate, as powers of two: where refining begins at a tolerance of 1e-4 and
-# at one of 1e-3 or more, where it ends, and how many powers fewer, but no more than these, do to
-# begin a solution where a compressed law does not.
+# Points a class and replicate, as powers of two: where refining begins at a tolerance of 1e-4, at one
+# of 1e-3 or more and at a rough one, where it ends, and how many powers fewer, but no more than these,
+# do to begin a solution where a compressed law does not.
 FIRST_SIZE = 10
 LEAST_SIZE = 7
+ROUGH_SIZE = 5
+_ROUGH = 5e-3
 LAST_SIZE = 14
 _COARSER = 3
 _LAST_COARSE = 9
@@ -484,7 +486,8 @@ class Predictor:
         self._needed: dict[Any, int] = {}
         self._accuracy = self.tolerance
         looser = int(np.log2(max(self.tolerance / 1e-4, 1.0)) / _FASTEST)
-        self._first_size = max(LEAST_SIZE, FIRST_SIZE - looser)
+        least = LEAST_SIZE if self.tolerance < _ROUGH else ROUGH_SIZE
+        self._first_size = max(least, FIRST_SIZE - looser)
 
     @property
     def law(self) -> ClassifierLaw:
