@@ -11,7 +11,7 @@ WORKERS ?= 2
 .PHONY: FORCE attack audit reproduce test slow torch minimum lint format types docs clean browser package explore lock
 
 reproduce: $(VENV)/.installed
-	$(BIN)/sparsetoken reproduce --quick
+	$(BIN)/sparsetoken reproduce --quick --workers all
 
 # COVERAGE=1 measures that as well, which takes half as long again.
 test: $(VENV)/.installed-dev

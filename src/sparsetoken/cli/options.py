@@ -151,12 +151,29 @@ recalibrate_option = click.option(
     "--recalibrate", is_flag=True, help="Test with the bias of least error at test time."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+class _Workers(click.IntRange):
+    """How many processes: a number, or all cores that this one may use."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if value == "all":
+            return usable_cores()
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor all.", param, ctx)
+        return int(super().convert(number, param, ctx))
+
+
 workers_option = click.option(
     "--workers",
-    type=click.IntRange(min=1, max=MOST_WORKERS),
-    default=usable_cores,
-    show_default="all cores that it may use",
-    help="Processes to share the work.",
+    type=_Workers(min=1, max=MOST_WORKERS),
+    metavar="NUMBER|all",
+    default=1,
+    show_default=True,
+    help="Processes to share the work; all: one for each core that may be used.",
 )
 
 

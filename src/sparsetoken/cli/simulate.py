@@ -61,7 +61,7 @@ _SHOWN = (
 @recalibrate_option
 @metric_option("Measure also auc, average_precision, balanced_error, attended_mass or hit_rate.")
 @click.option("--dimension", type=int, default=500, show_default=True, help="Dimension d.")
-@click.option("--trials", type=int, default=20, show_default=True, help="Number of trials.")
+@click.option("--trials", type=int, default=8, show_default=True, help="Number of trials.")
 @workers_option
 @seed_option("the trials")
 @click.option(

@@ -252,7 +252,7 @@ class State:
     classifiers: tuple[str, ...] = _setting("lines to draw", ())
     error: float = _setting("wanted error, for the required strength", 0.05)
     dimension: int = _setting("dimension d of simulated points", 200)
-    trials: int = _setting("trials of a simulated point", 10)
+    trials: int = _setting("trials of a simulated point", 8)
     draw: int = _setting("number of the drawn sequence", 0)
     pins: tuple[str, ...] = _setting("addresses of lines that stay for comparison", ())
 
