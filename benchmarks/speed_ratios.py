@@ -25,7 +25,7 @@ LONG = 10.0
 SETTING = """
 import time
 begin = time.process_time()
-import sparsetoken.theory.prediction
+from sparsetoken import predict
 loaded = time.process_time() - begin
 import numpy as np
 import sparsetoken

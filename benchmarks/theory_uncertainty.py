@@ -21,7 +21,7 @@ import numpy as np
 from random_settings import Setting, random_setting
 
 from sparsetoken import Prediction, Query, Task, predict
-from sparsetoken.theory import prediction
+from sparsetoken.theory import predictor
 from sparsetoken.theory.feature_law import FeatureLaw
 
 FIELDS = ("test_error", "train_loss", "train_error")
@@ -35,7 +35,7 @@ OTHER_SEED = 1000
 def law_of_size(log2_points: int, shift: int = 0) -> Iterator[None]:
     """Make predictions use this many points of each law, of random streams shifted by `shift`."""
     sizes = ("FIRST_SIZE", "LEAST_SIZE", "LAST_SIZE")
-    kept = {name: getattr(prediction, name) for name in (*sizes, "feature_law", "training_law")}
+    kept = {name: getattr(predictor, name) for name in (*sizes, "feature_law", "training_law")}
 
     def feature_law(
         task: Task,
@@ -56,12 +56,12 @@ def law_of_size(log2_points: int, shift: int = 0) -> Iterator[None]:
     changed: dict[str, Any] = dict.fromkeys(sizes, log2_points)
     changed |= {"feature_law": feature_law, "training_law": training_law}
     for name, value in changed.items():
-        setattr(prediction, name, value)
+        setattr(predictor, name, value)
     try:
         yield
     finally:
         for name, value in kept.items():
-            setattr(prediction, name, value)
+            setattr(predictor, name, value)
 
 
 def predicted(setting: Setting, tolerance: float = 1e-4) -> Prediction:
@@ -79,7 +79,7 @@ def compare(
     setting: Setting, finer: int, tolerance: float | None
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return deviations and error bars of the three fields; None if a solution says it is none."""
-    size = prediction.FIRST_SIZE
+    size = predictor.FIRST_SIZE
     if tolerance is None:
         with law_of_size(size):
             usual = predicted(setting)

@@ -79,7 +79,8 @@ if TYPE_CHECKING:
         required_strength,
         strength_curve,
     )
-    from sparsetoken.theory.prediction import Prediction, curve, predict
+    from sparsetoken.theory.prediction import Prediction
+    from sparsetoken.theory.predictor import curve, predict
     from sparsetoken.theory.ranking import CalibrationPoint, OperatingPoint, Ranking
     from sparsetoken.theory.shift import Shift, shift
     from sparsetoken.validation import ParameterError
@@ -152,7 +153,8 @@ _HOMES = {
         "required_strength",
         "strength_curve",
     ),
-    "theory.prediction": ("Prediction", "curve", "predict"),
+    "theory.prediction": ("Prediction",),
+    "theory.predictor": ("curve", "predict"),
     "theory.ranking": ("CalibrationPoint", "OperatingPoint", "Ranking"),
     "theory.shift": ("Shift", "shift"),
     "validation": ("ParameterError",),

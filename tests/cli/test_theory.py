@@ -274,7 +274,7 @@ def test_ctrl_c_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparsetoken.theory.prediction.predict", interrupted)
+    monkeypatch.setattr("sparsetoken.theory.predictor.predict", interrupted)
     result = CliRunner().invoke(main, ["predict"])
     assert result.exit_code == 130
     assert "Traceback" not in result.output

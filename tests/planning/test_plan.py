@@ -36,7 +36,8 @@ from sparsetoken.planning.sensitivity import anti_alignments, sensitivities
 from sparsetoken.task import Training
 from sparsetoken.theory.laws import LAWS, ClassifierLaw, FeatureLaw, pooled_law
 from sparsetoken.theory.oracle_ranking import best_ranking
-from sparsetoken.theory.prediction import Prediction, Predictor
+from sparsetoken.theory.prediction import Prediction
+from sparsetoken.theory.predictor import Predictor
 
 TASK = Task(10, 1, 5.0)
 RARE = Task(20, 2, 3.0, 0.1)

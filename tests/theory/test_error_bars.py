@@ -11,7 +11,7 @@ from scipy.special import expit
 from sparsetoken import Loss, Query, Task, Training, get_loss, predict, register_loss
 from sparsetoken.numerics.newton import newton
 from sparsetoken.numerics.solution import Status
-from sparsetoken.theory import limit, prediction, replicates, ridgeless
+from sparsetoken.theory import limit, misclassification, predictor, replicates, ridgeless
 from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.limit import limit_readout
 from sparsetoken.theory.potential import Potential
@@ -52,7 +52,7 @@ def test_the_bar_of_the_test_error_has_the_unseen_points(monkeypatch: pytest.Mon
     setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
     query = Query(0.95, 1.0)
     # Rare errors have a law of their own; without it a few points carry them.
-    monkeypatch.setattr(prediction, "_RARE", 0.0)
+    monkeypatch.setattr(predictor, "_RARE", 0.0)
     full = predict(*setting, query=query, tolerance=1.0).uncertainty.test_error
     monkeypatch.setattr(replicates, "_UNSEEN", 0.0)
     assert predict(*setting, query=query, tolerance=1.0).uncertainty.test_error < full
@@ -64,7 +64,7 @@ def test_an_error_that_few_points_carry_is_known_to_nothing_better_than_itself(
     setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
     sure = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
     assert sure.uncertainty.test_error < 0.2 * sure.test_error
-    monkeypatch.setattr(prediction, "_FEW_POINTS", 10**9)
+    monkeypatch.setattr(misclassification, "FEW_POINTS", 10**9)
     found = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
     assert found.solution.status is Status.BEYOND_REACH
     assert found.uncertainty.test_error >= found.test_error
@@ -125,7 +125,7 @@ def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(
     setting = (TASK, Training(1.0, 2.0, ridge=1e-3))
     good = predict(*setting, query=QUERY, tolerance=1e-3)
     monkeypatch.setattr(limit, "_table_accuracy", lambda _: (1e-5, 2))
-    monkeypatch.setattr(prediction, "FINEST", 1.0)
+    monkeypatch.setattr(predictor, "FINEST", 1.0)
     crude = predict(*setting, query=QUERY, tolerance=1e-3)
     # Two nodes a panel leave some percent of a moment, on the same points of the law.
     assert crude.uncertainty.test_error > 2 * good.uncertainty.test_error

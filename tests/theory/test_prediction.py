@@ -24,11 +24,13 @@ from sparsetoken import (
     register_loss,
 )
 from sparsetoken.numerics.memory import kept_results, path_memory
-from sparsetoken.theory import prediction as prediction_module
+from sparsetoken.theory import misclassification, predictor
 from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.chosen_query import LEARNING
 from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.laws import LAWS, ClassifierLaw, pooled_law, vectorised_law
-from sparsetoken.theory.prediction import FIRST_SIZE, LEARNING, LEAST_SIZE, ROUGH_SIZE
+from sparsetoken.theory.predictor import FIRST_SIZE, LEAST_SIZE, ROUGH_SIZE
+from sparsetoken.theory.trained_readout import misclassified
 from sparsetoken.theory.usage import Usage
 
 TASK, TRAINING = Task(10, 1, 5.0), Training(4.0, 2.0)
@@ -380,14 +382,14 @@ def test_a_curve_over_what_a_given_query_does_not_depend_on_is_refused() -> None
 def test_a_looser_tolerance_begins_with_fewer_points() -> None:
     usage = Usage(None, None, recalibrate=False)
     sizes = [
-        prediction_module.Predictor("attention", None, usage, tolerance)._first_size
+        predictor.Predictor("attention", None, usage, tolerance)._first_size
         for tolerance in (1e-6, 1e-4, 3e-4, 1e-3, 2e-3, 1e-2)
     ]
     assert sizes == [FIRST_SIZE, FIRST_SIZE, 9, LEAST_SIZE, LEAST_SIZE, ROUGH_SIZE]
 
 
 def test_points_grow_by_what_is_missing_and_fall_by_what_is_spare() -> None:
-    growth = prediction_module._growth
+    growth = predictor._growth
     assert growth({10: 1e-4 * 2**0.79}, 1e-4) == 1
     assert growth({10: 1e-4 * 2**1.59}, 1e-4) == 2
     assert growth({10: 1e-4 * 2**-1.61}, 1e-4) == -2
@@ -402,13 +404,13 @@ def test_the_slope_of_the_error_in_the_readout_is_that_of_differences() -> None:
     weights = np.array([0.7, 0.4, -0.2, 1.1])
 
     def error(moved: np.ndarray) -> float:
-        return float(law.weight @ prediction_module.misclassified(law, moved))
+        return float(law.weight @ misclassified(law, moved))
 
     step = 1e-5
     slopes = [
         (error(weights + one) - error(weights - one)) / (2 * step) for one in step * np.eye(4)
     ]
-    found = prediction_module._sensitivity(law, weights)
+    found = misclassification._sensitivity(law, weights)
     assert found == pytest.approx(np.abs(slopes), rel=1e-6)
 
 
@@ -418,7 +420,7 @@ def test_a_tighter_tolerance_is_met_or_said_not_to_be(monkeypatch: pytest.Monkey
     assert tight.uncertainty.test_error <= 3e-5 < loose.uncertainty.test_error
     deviation = abs(tight.test_error - loose.test_error)
     assert deviation <= loose.uncertainty.test_error + tight.uncertainty.test_error
-    monkeypatch.setattr(prediction_module, "LAST_SIZE", FIRST_SIZE)
+    monkeypatch.setattr(predictor, "LAST_SIZE", FIRST_SIZE)
     vain = predict(TASK, training, query=QUERY, tolerance=1e-9)
     assert "not reached" in vain.solution.message
     with pytest.raises(ParameterError, match="tolerance"):
@@ -437,9 +439,9 @@ def test_uncertainty_covers_the_deviation_from_a_finer_run(monkeypatch: pytest.M
         )
         query = Query(rng.uniform(0, 1), rng.uniform(0.1, 4))
         rough = predict(task, training, query=query, tolerance=1.0)
-        monkeypatch.setattr(prediction_module, "LEAST_SIZE", FIRST_SIZE + 1)
+        monkeypatch.setattr(predictor, "LEAST_SIZE", FIRST_SIZE + 1)
         fine = predict(task, training, query=query, tolerance=1.0)
-        monkeypatch.setattr(prediction_module, "LEAST_SIZE", LEAST_SIZE)
+        monkeypatch.setattr(predictor, "LEAST_SIZE", LEAST_SIZE)
         inside.append(
             abs(rough.test_error - fine.test_error) <= rough.uncertainty.test_error
             and abs(rough.train_loss - fine.train_loss) <= rough.uncertainty.train_loss

@@ -10,7 +10,7 @@ import json, sys
 import numpy, scipy.linalg
 from threadpoolctl import ThreadpoolController, threadpool_limits
 from sparsetoken import *
-import sparsetoken.theory.floor, sparsetoken.theory.shift, sparsetoken.theory.prediction
+import sparsetoken.theory.floor, sparsetoken.theory.shift, sparsetoken.theory.predictor
 from sparsetoken.theory.descent import glance
 from sparsetoken.theory.oracle_ranking import best_ranking
 

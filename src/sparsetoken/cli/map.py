@@ -112,7 +112,7 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
 
 def _refuse_unread(varied: set[str], options: dict[str, Any]) -> None:
     """Refuse options that no cell of the map reads."""
-    from sparsetoken.theory.prediction import LEARNING, query_fields
+    from sparsetoken.theory.chosen_query import LEARNING, query_fields
 
     shared = {"alpha0", "alpha1"}
     tied = shared if options["reuse"] and varied & {ALL_SAMPLES, *shared} else set()

@@ -269,7 +269,7 @@ def refuse_curve_options(options: Mapping[str, Any]) -> None:
 
 def refuse_learning(classifier: str, query: Query | None) -> None:
     """Refuse the options that only a query to be learnt reads, where there is none."""
-    from sparsetoken.theory.prediction import LEARNING, query_fields
+    from sparsetoken.theory.chosen_query import LEARNING, query_fields
 
     if query_fields(classifier, query) != LEARNING:
         given = "the query is given, not learnt"

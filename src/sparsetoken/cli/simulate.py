@@ -156,7 +156,8 @@ def _run(options: dict[str, Any]) -> tuple[list["Trial"], bool]:
 
 def _theory(result: "Simulation") -> Row:
     """Return theory's flat record: the names of a trial's fields, and their numerical errors."""
-    from sparsetoken.theory.prediction import known_metrics, predict
+    from sparsetoken.theory.prediction import known_metrics
+    from sparsetoken.theory.predictor import predict
 
     prediction = predict(
         result.task,

@@ -100,8 +100,9 @@ _NOT_IN_CURVES = (
 @json_option
 def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **options: Any) -> None:
     """Predict test error, training loss and training error after training."""
-    from sparsetoken.theory.prediction import curve, prediction_fields
-    from sparsetoken.theory.prediction import predict as predict_once
+    from sparsetoken.theory.chosen_query import prediction_fields
+    from sparsetoken.theory.predictor import curve
+    from sparsetoken.theory.predictor import predict as predict_once
 
     task, training, query = read_task(options), read_training(options), read_query(options)
     at = read_at(options, task)
@@ -164,7 +165,7 @@ def _show_score_curve(
     options: Mapping[str, Any],
 ) -> None:
     """Print or draw a curve of one prediction."""
-    from sparsetoken.theory.prediction import predict as predict_once
+    from sparsetoken.theory.predictor import predict as predict_once
 
     plot = options["plot"]
     refuse_curve_options({**options, "plot": None})
@@ -196,7 +197,7 @@ def _show_score_curve(
 def align(**options: Any) -> None:
     """Predict the query after two gradient steps: its cosine with the signal, and its size."""
     from sparsetoken.theory.alignment import align as align_once
-    from sparsetoken.theory.prediction import LEARNING
+    from sparsetoken.theory.chosen_query import LEARNING
 
     refuse_unread_options(_AFTER_THE_QUERY, "the query is learnt before the readout is trained")
     settings = (read_task(options), read_training(options))
@@ -218,7 +219,7 @@ def capacity(classifier: str, tolerance: float, **options: Any) -> None:
     """Predict how many samples per dimension a classifier can separate."""
     from sparsetoken.theory.capacity import capacity as capacity_once
     from sparsetoken.theory.capacity import capacity_curve, capacity_fields
-    from sparsetoken.theory.prediction import LEARNING, query_fields
+    from sparsetoken.theory.chosen_query import LEARNING, query_fields
 
     task, training, query = read_task(options), read_training(options), read_query(options)
     learnt = training if query_fields(classifier, query) == LEARNING else None

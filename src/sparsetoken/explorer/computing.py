@@ -25,10 +25,12 @@ from sparsetoken.simulation.sampling import sample
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity, capacity_curve
+from sparsetoken.theory.chosen_query import LEARNING
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.oracle import RequiredStrength, required_strength
-from sparsetoken.theory.prediction import LEARNING, Prediction, Predictor, curve, predict
+from sparsetoken.theory.prediction import Prediction
+from sparsetoken.theory.predictor import Predictor, curve, predict
 from sparsetoken.theory.usage import Usage
 
 __all__ = [

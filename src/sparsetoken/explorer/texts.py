@@ -22,7 +22,7 @@ from sparsetoken.explorer.views import (
 )
 from sparsetoken.records import METRICS
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.prediction import LEARNING
+from sparsetoken.theory.chosen_query import LEARNING
 from sparsetoken.validation import ParameterError
 
 __all__ = ["as_command", "as_python", "as_study"]

@@ -29,7 +29,7 @@ from sparsetoken.explorer.state import LIMITS, State, axis_range
 from sparsetoken.numerics.memory import Results
 from sparsetoken.records import with_error
 from sparsetoken.task import Query, Task, Training, spaced, vary
-from sparsetoken.theory.prediction import LEARNING
+from sparsetoken.theory.chosen_query import LEARNING
 
 __all__ = [
     "DEFAULT",

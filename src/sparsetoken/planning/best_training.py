@@ -13,7 +13,8 @@ from sparsetoken.planning.crossing import least_enough
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import learnt_alignment, with_sharpness
 from sparsetoken.theory.laws import classifier_law
-from sparsetoken.theory.prediction import Prediction, Predictor
+from sparsetoken.theory.prediction import Prediction
+from sparsetoken.theory.predictor import Predictor
 from sparsetoken.theory.usage import Usage
 
 __all__ = [

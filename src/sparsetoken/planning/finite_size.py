@@ -13,7 +13,7 @@ from sparsetoken.numerics.memory import path_memory
 from sparsetoken.records import Record
 from sparsetoken.simulation.trials import Simulation, simulate
 from sparsetoken.task import Query, Task, Training
-from sparsetoken.theory.prediction import predict
+from sparsetoken.theory.predictor import predict
 from sparsetoken.uncertainty import standard_error
 
 __all__ = ["FiniteSize", "finite_size"]

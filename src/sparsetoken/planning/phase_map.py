@@ -19,8 +19,9 @@ from sparsetoken.planning.parallel import finished
 from sparsetoken.records import preformatted, share_text, to_frame
 from sparsetoken.task import ALL_SAMPLES, Task, Training, vary
 from sparsetoken.theory.capacity import capacity
+from sparsetoken.theory.chosen_query import prediction_fields, query_fields
 from sparsetoken.theory.laws import LAWS
-from sparsetoken.theory.prediction import Predictor, prediction_fields, query_fields
+from sparsetoken.theory.predictor import Predictor
 from sparsetoken.theory.usage import Usage
 from sparsetoken.validation import ParameterError
 

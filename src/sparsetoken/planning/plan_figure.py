@@ -30,7 +30,7 @@ from sparsetoken.plotting import (
 from sparsetoken.records import share_text
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.laws import LAWS
-from sparsetoken.theory.prediction import predict
+from sparsetoken.theory.predictor import predict
 
 if TYPE_CHECKING:
     from sparsetoken.planning.plan import Plan

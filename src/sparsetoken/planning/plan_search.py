@@ -28,7 +28,8 @@ from sparsetoken.theory.floor import Floor, floor, learnable_overlaps
 from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.oracle import ORACLES, oracle, required_strength
 from sparsetoken.theory.oracle_ranking import BestRanking, best_ranking
-from sparsetoken.theory.prediction import Prediction, predict
+from sparsetoken.theory.prediction import Prediction
+from sparsetoken.theory.predictor import predict
 from sparsetoken.validation import ParameterError
 
 __all__ = [

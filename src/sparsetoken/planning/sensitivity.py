@@ -22,7 +22,7 @@ from sparsetoken.planning.parallel import finished
 from sparsetoken.records import Record, rate_text
 from sparsetoken.task import Task, Training, vary
 from sparsetoken.theory.alignment import align
-from sparsetoken.theory.prediction import Predictor
+from sparsetoken.theory.predictor import Predictor
 from sparsetoken.theory.usage import Usage
 from sparsetoken.validation import ParameterError
 

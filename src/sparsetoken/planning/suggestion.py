@@ -10,7 +10,7 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.planning.best_training import VariedTraining
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import balanced_bias_step, learnt_alignment
-from sparsetoken.theory.prediction import curve
+from sparsetoken.theory.predictor import curve
 
 __all__ = [
     "BIAS_FACTORS",

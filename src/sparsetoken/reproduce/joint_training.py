@@ -18,7 +18,7 @@ from sparsetoken.simulation.trials import run_trial
 from sparsetoken.task import Query, Step, Task, Training
 from sparsetoken.theory.alignment import with_sharpness
 from sparsetoken.theory.descent import descend, glance
-from sparsetoken.theory.prediction import predict
+from sparsetoken.theory.predictor import predict
 
 __all__ = [
     "ask_staged",

@@ -22,7 +22,7 @@ from sparsetoken.theory.capacity import Capacity
 from sparsetoken.theory.capacity import capacity as find_capacity
 from sparsetoken.theory.floor import floor
 from sparsetoken.theory.oracle import Oracle, oracle, required_strength
-from sparsetoken.theory.prediction import predict
+from sparsetoken.theory.predictor import predict
 from sparsetoken.uncertainty import mean_and_error
 from sparsetoken.validation import ParameterError
 

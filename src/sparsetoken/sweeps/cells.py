@@ -94,7 +94,8 @@ def simulate_trial(settings: dict[str, Any], trial: int) -> dict[str, Any]:
 
 def predict_cell(settings: dict[str, Any]) -> dict[str, Any]:
     """Compute what theory says of a cell, under the names that a trial has for the same thing."""
-    from sparsetoken.theory.prediction import known_metrics, predict
+    from sparsetoken.theory.prediction import known_metrics
+    from sparsetoken.theory.predictor import predict
 
     task, training, query, at = read_cell(settings)
     prediction = predict(

@@ -14,17 +14,16 @@ from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Curve, Record
 from sparsetoken.task import Query, Task, Training, check_matters, vary
-from sparsetoken.theory.feature_law import FeatureLaw
-from sparsetoken.theory.laws import classifier_law
-from sparsetoken.theory.margin import EXCESS_FLOOR, Excess, largest_capacity, least_excess
-from sparsetoken.theory.prediction import (
+from sparsetoken.theory.chosen_query import (
     chosen_query,
-    feature_law,
     query_fields,
     refuse_unread,
     reuses,
     training_law,
 )
+from sparsetoken.theory.feature_law import FeatureLaw
+from sparsetoken.theory.laws import classifier_law, feature_law
+from sparsetoken.theory.margin import EXCESS_FLOOR, Excess, largest_capacity, least_excess
 from sparsetoken.theory.replicates import replicate_error
 
 __all__ = ["Capacity", "capacity", "capacity_curve", "capacity_fields"]

@@ -27,7 +27,8 @@ from sparsetoken.theory.gradient_law import (
     mean_gradient,
     sequence_scores,
 )
-from sparsetoken.theory.prediction import Prediction, predict
+from sparsetoken.theory.prediction import Prediction
+from sparsetoken.theory.predictor import predict
 from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import REPLICATES, replicate_error
 from sparsetoken.validation import ParameterError

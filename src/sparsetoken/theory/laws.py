@@ -17,12 +17,14 @@ from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.localisation import Localisation, localise
 from sparsetoken.theory.reuse import reused_law
+from sparsetoken.validation import ParameterError
 
 __all__ = [
     "LAWS",
     "ClassifierLaw",
     "FeatureLaw",
     "classifier_law",
+    "feature_law",
     "pooled_law",
     "vectorised_law",
 ]
@@ -124,3 +126,24 @@ extensible(__name__, LAWS)
 def classifier_law(name: str) -> ClassifierLaw:
     """Return the law of the classifier of that name."""
     return LAWS[validation.choice("classifier", name, LAWS)]
+
+
+def feature_law(
+    task: Task,
+    classifier: str,
+    query: Query | None,
+    log2_points: int,
+    seed: int = 0,
+    *,
+    fresh: bool = False,
+) -> FeatureLaw:
+    """Return the law of a classifier's features; that of `fresh` ones is not for training."""
+    found = classifier_law(classifier)
+    if query is None and found.takes_query:
+        raise ParameterError("query", None, f"a Query for the {classifier} classifier")
+    make = found.make_fresh if fresh and found.make_fresh is not None else found.make
+    law = make(task, query, log2_points, seed)
+    if not law.is_consistent:
+        accepted = "a classifier whose law has one length, labels of ±1 and weights that sum to one"
+        raise ParameterError("classifier", classifier, accepted)
+    return law

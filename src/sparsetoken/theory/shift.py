@@ -11,7 +11,8 @@ from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import UNCERTAINTY, Curve, Record
 from sparsetoken.task import Query, Task, Training, vary
 from sparsetoken.theory.oracle import oracle
-from sparsetoken.theory.prediction import Prediction, Predictor
+from sparsetoken.theory.prediction import Prediction
+from sparsetoken.theory.predictor import Predictor
 from sparsetoken.theory.usage import BEST, Usage
 from sparsetoken.validation import ParameterError
 

@@ -21,7 +21,7 @@ from sparsetoken.reproduce.panels import label_axes
 from sparsetoken.simulation.trials import run_trial
 from sparsetoken.task import Task, Training
 from sparsetoken.theory.alignment import align, with_sharpness
-from sparsetoken.theory.prediction import predict
+from sparsetoken.theory.predictor import predict
 from sparsetoken.uncertainty import error_of_difference
 
 __all__ = ["CLAIM", "balanced_trial"]
