@@ -1,5 +1,6 @@
 """Plans: the target is met, the best is found, what cannot be reached is said."""
 
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,17 @@ def test_the_plan_meets_its_target_and_less_does_not() -> None:
     assert found.test_error <= 0.05
     assert found.test_error == pytest.approx(0.05, rel=0.02)
     assert predict(TASK, enlarged(found.training, 0.97)).test_error > 0.05
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_plan_is_a_row_of_either_library(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polars refuses lists in which a setting is a whole number here and a fraction there."""
+    found = planned()
+    if library == "polars":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    frame = found.to_frame()
+    assert type(frame).__module__.partition(".")[0] == library
+    assert list(frame.columns) == list(found.to_dict())
 
 
 def test_no_other_setting_nearby_does_better() -> None:

@@ -177,9 +177,9 @@ def _one(
         ]
     found = Sensitivity(
         setting=setting,
-        low=ends[0],
-        planned={**task.to_dict(), **training.to_dict()}[setting],
-        high=ends[1],
+        low=float(ends[0]),
+        planned=float({**task.to_dict(), **training.to_dict()}[setting]),
+        high=float(ends[1]),
         value_low=loss_of(metric, losses[0]),
         value_high=loss_of(metric, losses[1]),
         effect=max(abs(loss - planned) for loss in losses) / max(planned, 1e-12),
