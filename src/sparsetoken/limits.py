@@ -2,20 +2,20 @@
 
 __all__ = [
     "LARGEST_SEED",
-    "MOST_BYTES",
     "MOST_CELLS",
     "MOST_DIMENSIONS",
     "MOST_HEADS",
     "MOST_REPEATS",
     "MOST_RETRIES",
     "MOST_STEPS",
+    "MOST_STUDY_BYTES",
     "MOST_TRIALS",
     "MOST_VALUES",
     "MOST_WORKERS",
     "usable_cores",
 ]
 
-MOST_BYTES = 10**7  # of a study file
+MOST_STUDY_BYTES = 10**7
 MOST_VALUES = 10**6  # of one list or range
 MOST_CELLS = 10**7  # made one at a time, but all are counted when a sweep starts
 MOST_STEPS = 10**4  # of joint descent; each takes as long as the one before

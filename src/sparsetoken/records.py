@@ -22,6 +22,7 @@ __all__ = [
     "Curve",
     "Record",
     "is_noteworthy",
+    "is_number",
     "measured",
     "preformatted",
     "rate_text",
@@ -272,7 +273,7 @@ class Curve(Sequence[_R], Generic[_R]):
 
         logarithmic = validation.boolean("logarithmic", logarithmic)
         entries = [measured(record.to_dict()) for record in self.records]
-        known = [name for name, (value, _) in entries[0].items() if _is_number(value)]
+        known = [name for name, (value, _) in entries[0].items() if is_number(value)]
         quantity = self.main or known[0] if quantity is None else quantity
         validation.choice("quantity", quantity, known)
         is_new, axes = axes is None, axes_to_draw_in(axes)
@@ -313,7 +314,8 @@ class Curve(Sequence[_R], Generic[_R]):
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value of a row is a number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -64,7 +64,7 @@ def test_an_error_that_few_points_carry_is_known_to_nothing_better_than_itself(
     setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
     sure = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
     assert sure.uncertainty.test_error < 0.2 * sure.test_error
-    monkeypatch.setattr(misclassification, "FEW_POINTS", 10**9)
+    monkeypatch.setattr(misclassification, "ENOUGH_POINTS", 10**9)
     found = predict(*setting, query=Query(0.95, 1.0), tolerance=1.0)
     assert found.solution.status is Status.BEYOND_REACH
     assert found.uncertainty.test_error >= found.test_error

@@ -25,7 +25,7 @@ from sparsetoken.cli.output import (
     print_json,
     refuse_unread_options,
     tell_written,
-    write_csv,
+    write_rows,
 )
 from sparsetoken.task import ALL_SAMPLES, spaced
 from sparsetoken.validation import ParameterError
@@ -97,7 +97,7 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
     _refuse_unread({name for name, _ in axes.values()}, options)
     found = _mapped(task, training, axes, options)
     if csv_path is not None:
-        write_csv(csv_path, found.to_rows())
+        write_rows(csv_path, found.to_rows())
         tell_written(csv_path)
     if plot is not None:
         from sparsetoken.plotting import save_figure

@@ -37,7 +37,7 @@ __all__ = [
     "refuse_unread_options",
     "tell_written",
     "tracked",
-    "write_csv",
+    "write_rows",
 ]
 
 
@@ -149,7 +149,7 @@ def tell_written(path: Path) -> None:
     click.echo(f"Wrote {path}", err=True)
 
 
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write flat records as a table with a row for each."""
     import csv
 

@@ -28,7 +28,7 @@ from sparsetoken.cli.output import (
     force_option,
     json_text,
     tell_written,
-    write_csv,
+    write_rows,
 )
 from sparsetoken.records import LOCALISATION, METRICS, RANKING, UNCERTAINTY, with_error
 
@@ -121,7 +121,7 @@ def simulate(
     result = Simulation(**problem, trials=tuple(found))
     theory = _theory(result)
     if csv_path is not None:
-        write_csv(csv_path, [trial.to_dict() for trial in result.trials])
+        write_rows(csv_path, [trial.to_dict() for trial in result.trials])
         tell_written(csv_path)
     if as_json:
         _print_json(result, theory, trials, interrupted)

@@ -22,7 +22,7 @@ from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.threads import one_thread
 from sparsetoken.records import Record, measured
 from sparsetoken.simulation.sampling import sample
-from sparsetoken.task import Query, Task, Training, vary
+from sparsetoken.task import ALL_SAMPLES, Query, Task, Training, vary
 from sparsetoken.theory.alignment import align, learnt_alignment
 from sparsetoken.theory.capacity import capacity, capacity_curve
 from sparsetoken.theory.chosen_query import LEARNING
@@ -34,7 +34,6 @@ from sparsetoken.theory.predictor import Predictor, curve, predict
 from sparsetoken.theory.usage import Usage
 
 __all__ = [
-    "ALL_SAMPLES",
     "Batch",
     "Point",
     "Source",
@@ -45,8 +44,6 @@ __all__ = [
     "takes_query",
 ]
 
-# On an axis: all samples per dimension, of query and readout together.
-ALL_SAMPLES = "alpha"
 _SAMPLES = ("alpha0", "alpha1")
 _FIELDS = {item.name for kind in (Task, Training, Query) for item in fields(kind)}
 

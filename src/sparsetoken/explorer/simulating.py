@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-from sparsetoken.explorer.computing import ALL_SAMPLES, finite, share_out
+from sparsetoken.explorer.computing import finite, share_out
 from sparsetoken.explorer.state import SIMULATED, State
 from sparsetoken.explorer.views import given_query
 from sparsetoken.explorer.workers import ENDED, listen, start_process, unexpected
+from sparsetoken.task import ALL_SAMPLES
 from sparsetoken.validation import ParameterError
 
 __all__ = ["Simulating", "dot_settings"]

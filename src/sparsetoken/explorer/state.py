@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from sparsetoken import validation
+from sparsetoken.records import is_number
 from sparsetoken.task import Query, Task, Training
 from sparsetoken.theory.laws import LAWS
 from sparsetoken.validation import ParameterError
@@ -443,7 +444,7 @@ def _varied(given_query: bool) -> tuple[str, ...]:
         name
         for kind in kinds
         for name, value in kind(**_first(kind)).to_dict().items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number(value)
     )
 
 

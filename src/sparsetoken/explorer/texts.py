@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from sparsetoken.explorer.computing import ALL_SAMPLES, Source, share_out, takes_query
+from sparsetoken.explorer.computing import Source, share_out, takes_query
 from sparsetoken.explorer.state import State, axis_range
 from sparsetoken.explorer.views import (
     DEFAULT,
@@ -21,7 +21,7 @@ from sparsetoken.explorer.views import (
     map_axes,
 )
 from sparsetoken.records import METRICS
-from sparsetoken.task import Query, Task, Training
+from sparsetoken.task import ALL_SAMPLES, Query, Task, Training
 from sparsetoken.theory.chosen_query import LEARNING
 from sparsetoken.validation import ParameterError
 

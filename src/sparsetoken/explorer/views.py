@@ -17,7 +17,6 @@ import numpy as np
 
 from sparsetoken.arrays import Array
 from sparsetoken.explorer.computing import (
-    ALL_SAMPLES,
     Batch,
     Point,
     Source,
@@ -28,7 +27,7 @@ from sparsetoken.explorer.computing import (
 from sparsetoken.explorer.state import LIMITS, State, axis_range
 from sparsetoken.numerics.memory import Results
 from sparsetoken.records import with_error
-from sparsetoken.task import Query, Task, Training, spaced, vary
+from sparsetoken.task import ALL_SAMPLES, Query, Task, Training, spaced, vary
 from sparsetoken.theory.chosen_query import LEARNING
 
 __all__ = [

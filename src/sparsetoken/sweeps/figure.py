@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparsetoken.records import UNCERTAINTY
+from sparsetoken.records import UNCERTAINTY, is_number
 from sparsetoken.sweeps.errors import SweepError
 from sparsetoken.sweeps.store import Store
 from sparsetoken.uncertainty import Joined, joined, mean_and_error
@@ -141,7 +141,7 @@ def _horizontal(cells: list[Summary], varied: list[str], asked: str | None) -> s
     """Return the setting asked for, or the one with most different numbers."""
 
     def is_numeric(name: str) -> bool:
-        return all(_is_number(cell.settings.get(name)) for cell in cells)
+        return all(is_number(cell.settings.get(name)) for cell in cells)
 
     numeric = [name for name in varied if is_numeric(name)]
     if asked is not None:
@@ -160,10 +160,6 @@ def _runs_along(cells: list[Summary], name: str, x: str) -> bool:
     """Tell whether each value of x comes with one value of another setting, as in a zip."""
     pairs = {(cell.settings.get(x), cell.settings.get(name)) for cell in cells}
     return len(pairs) == len({first for first, _ in pairs})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _groups(cells: Iterable[Summary], names: list[str]) -> dict[tuple[Any, ...], list[Summary]]:

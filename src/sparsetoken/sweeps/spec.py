@@ -30,7 +30,7 @@ from pydantic import (
 from sparsetoken import validation
 from sparsetoken.extensions import import_extensions
 from sparsetoken.informative import as_informative
-from sparsetoken.limits import MOST_BYTES, MOST_CELLS, MOST_TRIALS, MOST_VALUES
+from sparsetoken.limits import MOST_CELLS, MOST_STUDY_BYTES, MOST_TRIALS, MOST_VALUES
 from sparsetoken.records import LOCALISATION, METRICS, UNCERTAINTY
 from sparsetoken.sweeps.errors import StudyError
 from sparsetoken.sweeps.grid import Axis, Grid
@@ -491,13 +491,13 @@ def read_study(path: str | Path) -> Study:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("it is not a regular file")
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MOST_STUDY_BYTES + 1)
         text = content.decode("utf-8-sig")  # some editors begin a file with a mark
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise StudyError(str(path), [f"cannot be read: {reason}"]) from None
-    if len(content) > MOST_BYTES:
-        raise StudyError(str(path), [f"is longer than {MOST_BYTES} bytes"])
+    if len(content) > MOST_STUDY_BYTES:
+        raise StudyError(str(path), [f"is longer than {MOST_STUDY_BYTES} bytes"])
     return parse_study(text, str(path))
 
 

@@ -27,7 +27,7 @@ from sparsetoken.theory.ridgeless import (
     interpolating_readout,
     maximum_margin_readout,
     refuse_undefined,
-    separability,
+    separable_at,
 )
 from sparsetoken.theory.saddle import Saddle, solve_saddle, stationary_point
 from sparsetoken.theory.trained_readout import (
@@ -112,7 +112,7 @@ def limit_readout(
             return interpolating_readout(fine, loss, ratio)
     note = ALL_WELL
     if ridge == 0 and np.isinf(loss.minimisers[1]):
-        separable, note = separability(fine, alpha)
+        separable, note = separable_at(fine, alpha)
         if separable:
             return maximum_margin_readout(laws, loss, ratio, start, note)
     return _at_saddle(laws, loss, ratio, ridge, start, tolerance, guess, note)

@@ -10,10 +10,10 @@ from sparsetoken.theory.feature_law import FeatureLaw, score_law
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.trained_readout import LimitReadout, misclassified
 
-__all__ = ["FEW_POINTS", "Misclassification", "misclassification"]
+__all__ = ["ENOUGH_POINTS", "Misclassification", "misclassification"]
 
 # If fewer points than these carry an error, others may be missing.
-FEW_POINTS = 30
+ENOUGH_POINTS = 30
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def misclassification(readout: LimitReadout, tested: FeatureLaw) -> Misclassific
     if readout.alternatives is not None:
         others = [tested.weight @ misclassified(tested, row) for row in readout.alternatives]
         bar += float(np.abs(np.array(others) - value).max())
-    seen = exact or value**2 >= FEW_POINTS * float(shares @ shares)
+    seen = exact or value**2 >= ENOUGH_POINTS * float(shares @ shares)
     return Misclassification(value, bar if seen else max(bar, value), numerical, seen)
 
 

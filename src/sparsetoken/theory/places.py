@@ -26,7 +26,7 @@ from sparsetoken.numerics.memory import kept_on_path
 from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.task import Task
 from sparsetoken.theory.mixture import label_strata
-from sparsetoken.theory.replicates import REPLICATES, replicate_error
+from sparsetoken.theory.replicates import REPLICATES
 from sparsetoken.theory.token_law import draw_tokens
 from sparsetoken.validation import ParameterError
 
@@ -278,13 +278,6 @@ class PlacesLaw:
         self._grow(min(signal, self.known))
         last = int(self._index(np.array([min(signal, self.known)]))[0])
         return max(panel.relative_error for panel in self._panels[: last + 1])
-
-    def sampling_error(self, signal: float) -> float:
-        """Return the relative error of e(s) that its quasi-random points leave."""
-        if self.exact:
-            return 0.0
-        values = self.overlap(np.array([signal]))[:, 0]
-        return replicate_error(values) / float(values.mean())
 
     def _index(self, signal: Array) -> Array:
         return np.asarray(np.maximum(np.ceil(signal / _PANEL) - 1, 0), dtype=int)

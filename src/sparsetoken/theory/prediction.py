@@ -15,7 +15,7 @@ from sparsetoken.task import Query, Task
 from sparsetoken.theory.alignment import Alignment
 from sparsetoken.theory.laws import classifier_law
 from sparsetoken.theory.localisation import Localisation
-from sparsetoken.theory.misclassification import FEW_POINTS, Misclassification
+from sparsetoken.theory.misclassification import ENOUGH_POINTS, Misclassification
 from sparsetoken.theory.ranking import Ranked, Ranking
 from sparsetoken.theory.replicates import replicate_error
 from sparsetoken.theory.trained_readout import LimitReadout
@@ -251,5 +251,5 @@ def _read_with_care(solution: Solution) -> Solution:
     """Return the solution with a status that says that few points of the law carry the error."""
     if solution.status is not Status.CONVERGED:
         return solution
-    detail = f"fewer than {FEW_POINTS} points of the law carry the test error"
+    detail = f"fewer than {ENOUGH_POINTS} points of the law carry the test error"
     return replace(solution, status=Status.BEYOND_REACH, detail=detail)

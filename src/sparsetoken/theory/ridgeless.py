@@ -23,7 +23,7 @@ from sparsetoken.theory.trained_readout import (
 )
 from sparsetoken.validation import ParameterError
 
-__all__ = ["interpolating_readout", "maximum_margin_readout", "refuse_undefined", "separability"]
+__all__ = ["interpolating_readout", "maximum_margin_readout", "refuse_undefined", "separable_at"]
 
 
 def refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
@@ -39,7 +39,7 @@ def refuse_undefined(loss: Loss, alpha: float, threshold: float) -> None:
         raise ParameterError("ridge", 0.0, accepted)
 
 
-def separability(law: FeatureLaw, alpha: float) -> tuple[bool, Note]:
+def separable_at(law: FeatureLaw, alpha: float) -> tuple[bool, Note]:
     """Return whether data at this ratio are separable, and a note on how sure that is."""
     excess = least_excess(law).evaluation.hinged
     if excess.value < EXCESS_FLOOR:
