@@ -119,6 +119,18 @@ def test_the_best_sharpness_along_a_curve_is_that_of_each_point_alone():
         assert record.test_error == pytest.approx(alone.test_error, abs=bars)
 
 
+def test_the_best_sharpness_along_a_curve_costs_no_part_of_the_bar():
+    """Without a new bias the error is not flat: a sharpness 3 % off cost four bars."""
+    task = Task(10, 2, 4.0)
+    training = Training(4.0, 0.7, loss="hinge", ridge=0.01, query_step=5.0)
+    options = {"at_sharpness": "best", "tolerance": 1e-4}
+    _, found = curve(task, training, over="at_length", values=[12, 40], **options)
+    alone = predict(task, training, at=task.replace(length=40), **options)
+    assert found.test_error == pytest.approx(
+        alone.test_error, abs=0.2 * alone.uncertainty.test_error
+    )
+
+
 @pytest.mark.parametrize("near", [0.05, 0.4, 20.0])
 def test_a_neighbour_far_from_the_best_sharpness_does_not_mislead(near):
     at = TASK.replace(length=200)
