@@ -2,7 +2,7 @@
 
 A mean over trials has a standard error. A theory value has a bar, the estimated numerical error,
 made to cover the truth with a probability of about 98 %: three standard deviations of a mean of few
-replicates. `error_of_difference` is the one place where the two meet, and `compare` the one that
+replicates. `error_of_difference` is the one place where the two meet, and `joined` the one that
 puts a row of simulation beside a row of theory.
 """
 

@@ -41,6 +41,7 @@ LIGHT = [
     {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "sharpness"},
     {"classifiers": ["attention", "pooled"], "ridge": 0.1, "given_query": 1, "over": "alpha0"},
     {"view": "capacity", "classifiers": ["attention"], "given_query": 1, "over": "alpha0"},
+    {"classifiers": ["attention"], "ridge": 0.1, "given_query": 1, "sharpness": "inf"},
     {"classifiers": ["floor"], "reuse": 1, "over": "ridge"},
     {"view": "query", "reuse": 1},
     {"view": "query", "reuse": 1, "over": "alpha1"},
@@ -179,6 +180,8 @@ def test_a_study_is_one_that_sweep_accepts() -> None:
     varied = {"given_query": 1, "over": "sharpness", "quantity": "auc"}
     study = parse_study(as_study(State.from_values(varied)))
     assert (study.plot.x, study.plot.y, study.metrics) == ("query_sharpness", "auc", ("auc",))
+    hard = State.from_values({"given_query": 1, "sharpness": "inf"})
+    assert parse_study(as_study(hard)).query.sharpness == (np.inf,)
     pooled = parse_study(as_study(State.from_values({**varied, "classifiers": ["pooled"]})))
     assert (pooled.plot.x, pooled.query) == (None, None)
     with pytest.raises(ParameterError, match="view"):

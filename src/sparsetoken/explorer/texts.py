@@ -20,6 +20,7 @@ from sparsetoken.explorer.views import (
     lines_of,
     map_axes,
 )
+from sparsetoken.planning.study_text import toml_value
 from sparsetoken.records import METRICS
 from sparsetoken.task import ALL_SAMPLES, Query, Task, Training
 from sparsetoken.theory.chosen_query import LEARNING
@@ -292,7 +293,7 @@ def as_study(state: State) -> str:
     for title, item in tables:
         lines += ["", f"[{title}]"]
         for name, value in item.to_dict().items():
-            lines.append(f"{name} = {axis if name == state.over else json.dumps(value)}")
+            lines.append(f"{name} = {axis if name == state.over else toml_value(value)}")
     column = "query_" * (state.over in state.query.to_dict()) + state.over
     x = [f'x = "{column}"'] if given or column == state.over else []
     lines += ["", "[plot]", *x, f'y = "{state.quantity}"']
@@ -300,7 +301,11 @@ def as_study(state: State) -> str:
 
 
 def _call(item: Task | Training | Query) -> str:
-    return f"{type(item).__name__}({', '.join(f'{k}={v!r}' for k, v in _set(item).items())})"
+    return f"{type(item).__name__}({', '.join(f'{k}={_code(v)}' for k, v in _set(item).items())})"
+
+
+def _code(value: Any) -> str:
+    return "float('inf')" if value == math.inf else repr(value)
 
 
 def _set(item: Task | Training | Query) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from sparsetoken.planning.defaults import TRIALS
 from sparsetoken.task import Task, Training
 
-__all__ = ["study_text"]
+__all__ = ["study_text", "toml_value"]
 
 _MULTIPLES = (0.5, 0.75, 1.0, 1.5, 2.0)
 
@@ -32,14 +32,14 @@ def study_text(
         'zip = [["training.alpha0", "training.alpha1"]]',
         "",
         "[task]",
-        *(f"{name} = {_toml(value)}" for name, value in task.to_dict().items()),
+        *(f"{name} = {toml_value(value)}" for name, value in task.to_dict().items()),
         "",
         "[training]",
     ]
     for name, value in training.to_dict().items():
         if name in ("alpha0", "alpha1"):
             value = [float(f"{multiple * value:.6g}") for multiple in _MULTIPLES]
-        lines.append(f"{name} = {_toml(value)}")
+        lines.append(f"{name} = {toml_value(value)}")
     lines += [
         "",
         "[plot]",
@@ -51,5 +51,6 @@ def study_text(
     return "\n".join(lines)
 
 
-def _toml(value: object) -> str:
+def toml_value(value: object) -> str:
+    """Return a setting, or a list of numbers, as a study file has it."""
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
