@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp, ndtr, softmax
+from scipy.special import logsumexp, ndtr, ndtri, softmax
 from scipy.stats import chi2, ncx2, norm
 
 from sparsetoken import (
@@ -114,7 +114,7 @@ def test_elementwise_attention_against_drawn_tokens(nonlinearity: str, length: i
     scores = [
         (functions[nonlinearity](sharpness * x) * x).mean(axis=1) for x in draw(task, 10000, seed=2)
     ]
-    threshold = np.exp(found.threshold) if nonlinearity == "exp" else found.threshold
+    threshold = np.sinh(found.threshold) if nonlinearity == "exp" else found.threshold
     plain = empirical_error(*scores, task.positive_rate, threshold)
     # Two samples of 10,000 give a standard error of at most 0.0036: z < 4.
     assert plain == pytest.approx(found.test_error, abs=0.0144 + found.uncertainty)
@@ -134,7 +134,8 @@ def test_sharp_exponential_weights_against_drawn_tokens(length: int, sharpness: 
     ranked = []
     for x in draw(task, 20_000, seed=5):
         size, sign = logsumexp(sharpness * x, b=x / length, axis=1, return_sign=True)
-        ranked.append(np.where(sign > 0, size, -np.inf))
+        arsinh = np.where(size > 30, size + np.log(2), np.arcsinh(np.exp(np.minimum(size, 30))))
+        ranked.append(sign * arsinh)
     # Two samples of 20,000 give a standard error of at most 0.0021: z < 4.
     plain = empirical_error(*ranked, task.positive_rate, found.threshold)
     assert plain == pytest.approx(found.test_error, abs=0.0084 + found.uncertainty)
@@ -145,6 +146,27 @@ def test_sharp_exponential_weights_against_drawn_tokens(length: int, sharpness: 
     assert min(others) > found.test_error - 0.0084 - found.uncertainty
     best = oracle(task, classifier="elementwise", nonlinearity="exp")
     assert best.test_error <= found.test_error + best.uncertainty + found.uncertainty
+
+
+@pytest.mark.parametrize(("strength", "rate"), [(2.0, 0.9), (1.0, 0.8)])
+def test_the_best_threshold_on_exponential_weights_may_be_negative(
+    strength: float, rate: float
+) -> None:
+    """Every pair of 400 equally likely values of two tokens: exact to some 10^-4."""
+    task = Task(2, 1, strength, rate)
+    found = oracle(task, classifier="elementwise", nonlinearity="exp", sharpness=0.1)
+    noise = ndtri((np.arange(400) + 0.5) / 400)
+    one, other = (x * np.exp(0.1 * x) for x in (noise, noise + strength))
+    positive, negative = (np.add.outer(values, one).ravel() / 2 for values in (other, one))
+    thresholds = np.linspace(-2, 1, 301)
+    missed = np.searchsorted(np.sort(positive), thresholds) / len(positive)
+    alarms = 1 - np.searchsorted(np.sort(negative), thresholds) / len(negative)
+    errors = rate * missed + (1 - rate) * alarms
+    best = thresholds[errors.argmin()]
+    assert best < 0
+    assert found.test_error == pytest.approx(errors.min(), abs=3e-4 + found.uncertainty)
+    assert found.uncertainty < 2e-3
+    assert np.sinh(found.threshold) == pytest.approx(best, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,8 @@ class LargestTokenErrors:
         Whether points of tasks with several informative tokens reach to where all of these are low,
         and to where several others are high.
     normalised : bool
-        Whether the score is Σ softmax(κx)_l x_l; otherwise log (1/L) Σ exp(κx_l) x_l.
+        Whether the score is Σ softmax(κx)_l x_l; otherwise arsinh (1/L) Σ exp(κx_l) x_l, a logarithm
+        of large sums that goes on below zero.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class _Edges:
     peak, total, first : arrays of shape (points,)
         a and b in units of exp(peak).
     length : int or None
-        For the logarithm of a sum that is not divided by a: y = κx, y e^y <= κ(L e^t - b).
+        For the arsinh of a sum that is not divided by a: y = κx, y e^y <= κ(L sinh t - b).
     """
 
     def __init__(self, sums: ExponentialSums, strength: float, sharpness: float) -> None:
@@ -255,7 +256,7 @@ class _Edges:
             excess = threshold * self.total - self.first
             scale, centre = self.peak - self.sharpness * threshold, threshold
         else:
-            excess = length * np.exp(np.minimum(threshold - self.peak, 600.0)) - self.first
+            excess = length * _sinh(threshold, self.peak) - self.first
             scale, centre = self.peak, 0.0
         with np.errstate(divide="ignore"):
             logs = np.log(np.abs(excess)) + np.log(self.sharpness) + scale
@@ -317,9 +318,24 @@ class _OneToken:
         weight = self.count * self.weight * above
         if self.length is None:
             return first / (others * edges.total + one), weight
-        # A sum below zero, with every token negative, comes last in any order.
-        logarithm = np.log(np.where(first > 0, first / self.length, 1.0))
-        return np.where(first > 0, peak + logarithm, -np.inf), weight
+        return _arsinh(first / self.length, peak), weight
+
+
+def _sinh(value: float, peak: Array) -> Array:
+    """Return sinh(value) in units of exp(peak), of any size."""
+    if value == 0:
+        return np.zeros_like(peak)
+    size = abs(value) + np.log(-0.5 * np.expm1(-2 * abs(value)))
+    return np.asarray(np.sign(value) * np.exp(np.minimum(size - peak, 600.0)))
+
+
+def _arsinh(values: Array, peak: Array) -> Array:
+    """Return the inverse of sinh at values in units of exp(peak)."""
+    size = np.log(np.maximum(np.abs(values), 1e-300)) + peak
+    # Of large numbers it is a logarithm, and numbers may be too large to have one.
+    return np.asarray(
+        np.sign(values) * (np.arcsinh(np.exp(np.minimum(size, 30.0))) + np.maximum(size - 30.0, 0.0))
+    )
 
 
 def _lambert(logs: Array) -> Array:

@@ -96,8 +96,8 @@ class Oracle(Record):
         The best κ, for attention and element-wise attention.
     threshold : float
         The best threshold: on the score of the classifier, on the score over its standard
-        deviation for pooled and vectorised, on the log-likelihood ratio for bayes, on the log of
-        the score for element-wise exp.
+        deviation for pooled and vectorised, on the log-likelihood ratio for bayes, on the arsinh
+        of the score for element-wise exp.
     uncertainty : float
         Numerical error bar of the error.
     solution : Solution
