@@ -29,14 +29,16 @@ BEST = "best"
 BIAS = -2
 
 # Where the best sharpness is looked for, beside the trained one and infinity, and with how many
-# points a class and replicate, as a power of two.
-_SHARPNESS_GRID = np.geomspace(0.03, 30.0, 10)
+# points a class and replicate, as a power of two. A query that points away from the signal is best
+# left out, by a sharpness of 0.
+_SHARPNESS_GRID = np.array([0.0, *np.geomspace(0.03, 30.0, 10)])
+_LEAST_SHARPNESS = 1e-3
 _SEARCH_SIZE = 7
 # Around a best sharpness that is known from a similar problem: steps of the logarithm, and where else
 # another least error would show. One parabola alone is 3 % off, which without a new bias is several
 # error bars.
 _NEAR_STEPS = (0.3, 0.05)
-_FAR_SHARPNESSES = (0.1, 0.5, 2.0, 8.0, np.inf)
+_FAR_SHARPNESSES = (0.0, 0.1, 0.5, 2.0, 8.0, np.inf)
 # The error is flat around the best sharpness: this much of its logarithm changes nothing.
 _LOG_ACCURACY = 0.02
 
@@ -160,7 +162,7 @@ def best_sharpness(
         threshold = best_threshold(scores, rough=True) if recalibrate else 0.0
         return _error(scores, threshold)
 
-    if near is not None and np.isfinite(near):
+    if near is not None and 0 < near < np.inf:
         found = _around(error, near)
         if found is not None:
             return found
@@ -173,7 +175,7 @@ def best_sharpness(
 
     found = optimize.minimize_scalar(
         lambda logarithm: error(float(np.exp(logarithm))),
-        bounds=(np.log(max(low, 1e-3)), np.log(high)),
+        bounds=np.log(np.maximum([low, high], [_LEAST_SHARPNESS, 2 * _LEAST_SHARPNESS])),
         method="bounded",
         options={"maxiter": 14, "xatol": _LOG_ACCURACY},
     )
@@ -197,7 +199,8 @@ def _around(error: Callable[[float], float], near: float) -> float | None:
             return None
         value *= float(np.exp(-0.5 * step * slope / curvature))
     least = error(value)
-    far = [other for other in _FAR_SHARPNESSES if abs(np.log(other / value)) > 2 * _NEAR_STEPS[0]]
+    reach = float(np.exp(2 * _NEAR_STEPS[0]))
+    far = [other for other in _FAR_SHARPNESSES if not value / reach <= other <= value * reach]
     return value if least <= min(*errors, *map(error, far)) else None
 
 
