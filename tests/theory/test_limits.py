@@ -225,6 +225,8 @@ def test_a_bias_that_the_loss_does_not_determine_is_said_to_be_free(
     """All margins on the straight part of the hinge: simulation gives 0.4999 at d = 400."""
     found = predict(task, training, classifier=classifier)
     assert found.solution.status is Status.NOT_UNIQUE
+    bar = found.ranking.uncertainty["balanced_error"]
+    assert bar == pytest.approx(found.uncertainty.test_error, rel=0.1)
     assert "any bias from" in found.solution.message
     assert abs(found.test_error - 0.4999) < 1e-3
     # The bar reaches to the error of the best bias, which was once given as the answer.

@@ -106,6 +106,28 @@ def test_best_is_no_worse_than_any_other():
         assert best.test_error <= other.test_error + bars
 
 
+@pytest.mark.parametrize("recalibrate", [False, True])
+def test_a_query_that_points_away_is_best_left_out(recalibrate):
+    task, training = Task(4, 1, 4.5), Training(4.0, 4.0, ridge=0.01)
+    options = {"query": Query(-0.6, 0.3), "recalibrate": recalibrate, "tolerance": 1e-3}
+    best = predict(task, training, at_sharpness="best", **options)
+    pooled = predict(task, training, at_sharpness=0.0, **options)
+    assert best.test_error <= pooled.test_error + 1e-9
+    assert best.at_sharpness == 0.0
+
+
+def test_what_the_best_bias_decides_is_as_sure_as_that_bias():
+    """Where the error is flat the best bias is known far less well than the scores."""
+    task, training = Task(51, 1, 1.2687), Training(4.0, 0.85, loss="square", ridge=0.1)
+    options = {"query": Query(0.862, 0.6714), "at": task.replace(length=55), "recalibrate": True}
+    found = [predict(task, training, tolerance=bar, **options) for bar in (1e-2, 1e-3, 1e-5)]
+    *rough, fine = [one.at_recall(0.9) for one in found]
+    for point in rough:
+        bar = point.uncertainty["threshold"]
+        assert point.threshold == pytest.approx(fine.threshold, abs=bar)
+        assert bar < 0.1
+
+
 def test_the_best_sharpness_along_a_curve_is_that_of_each_point_alone():
     lengths = [50, 100, 200, 2000]
     options = {"at_sharpness": "best", "recalibrate": True, "tolerance": 1e-3}

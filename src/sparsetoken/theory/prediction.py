@@ -80,7 +80,8 @@ class Prediction(Ranked, Record):
     uncertainty : Uncertainty
     solution : Solution
     at_sharpness, at_bias : float or None
-        Sharpness and bias at test time, if they are not those of training.
+        Sharpness and bias at test time, if they are not those of training. Where the best bias
+        gives all sequences one label it lies far beyond all scores, anywhere there.
     at : Task
         The task at test time.
 

@@ -287,7 +287,13 @@ class Predictor:
             prediction_of(readout, error, query, at, self.classifier),
             at_sharpness=used.sharpness if used is not None and used is not query else None,
             at_bias=float(tested.weights[BIAS]) if usage.recalibrate else None,
-            _tested=Tested(law, tested.weights, tested.replicate_weights, tested.weights_error),
+            _tested=Tested(
+                law,
+                tested.weights,
+                tested.replicate_weights,
+                tested.weights_error,
+                tested.alternatives,
+            ),
         )
 
     def _sharpness(

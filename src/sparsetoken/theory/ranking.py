@@ -109,6 +109,8 @@ class Ranking(Record):
     shifted : tuple of ScoreLaw
         The first replicate of `law`, with one parameter of the readout after the other moved by
         its numerical error.
+    alternatives : tuple of ScoreLaw
+        The first replicate of `law`, with each of other readouts that are as good.
 
     Examples
     --------
@@ -121,6 +123,7 @@ class Ranking(Record):
     law: ScoreLaw
     replicated: ScoreLaw
     shifted: tuple[ScoreLaw, ...] = ()
+    alternatives: tuple[ScoreLaw, ...] = ()
 
     @property
     def auc(self) -> float:
@@ -355,9 +358,11 @@ class Ranking(Record):
     def _bars(self, quantity: Callable[[ScoreLaw], Array]) -> Array:
         """Return error bars (k,) of a quantity that gives (replicates, k) for a law."""
         bars = np.array([replicate_error(column) for column in quantity(self.replicated).T])
-        if self.shifted:
+        if self.shifted or self.alternatives:
             reference = quantity(self._first)[0]
             bars += sum(np.abs(quantity(law)[0] - reference) for law in self.shifted)
+            others = [np.abs(quantity(law)[0] - reference) for law in self.alternatives]
+            bars += np.max(others, axis=0, initial=0.0)
         return bars
 
     @cached_property

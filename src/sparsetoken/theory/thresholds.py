@@ -14,7 +14,14 @@ from sparsetoken.numerics.quadrature import normal_density
 from sparsetoken.theory.feature_law import ScoreLaw
 from sparsetoken.theory.merged_scores import FARTHEST, NARROWEST, merged_class, quantiles
 
-__all__ = ["best_threshold", "densities", "first_replicate", "rates", "thresholds_at"]
+__all__ = [
+    "best_threshold",
+    "densities",
+    "first_replicate",
+    "rates",
+    "replicate_shifts",
+    "thresholds_at",
+]
 
 _NEWTON_STEPS = 8
 _BALANCE_STEPS = 40
@@ -101,6 +108,24 @@ def best_threshold(law: ScoreLaw, *, rough: bool = False) -> float:
     if best in ends:
         return best
     return best_of(np.linspace(low, high, 33))[0] if rough else _balance(law, best, low, high)
+
+
+def replicate_shifts(law: ScoreLaw, threshold: float) -> Array:
+    """Return how far the best threshold of each replicate is above that of all, to first order.
+
+    At the best threshold t the error has no slope, π f₊(t) = (1-π) f₋(t). Where it does not curve
+    either, as beyond all scores, every threshold near is as good, and none is moved.
+    """
+    place = np.array([threshold])
+    rate = float(law.weight[law.label > 0].sum() / law.weight.sum())
+    signs = np.array([rate, rate - 1])
+    slope = signs @ densities(law, place)[:, :, 0]
+    bends = _by_class(law, place, lambda z, spread: normal_density(z) * z / spread**2)
+    bend = float((signs @ bends[:, :, 0]).mean())
+    if not bend > 0:
+        return np.zeros(law.replicates)
+    farthest = float(law.spread.mean())
+    return np.asarray(np.clip(-slope / bend, -farthest, farthest))
 
 
 def _balance(law: ScoreLaw, start: float, low: float, high: float) -> float:

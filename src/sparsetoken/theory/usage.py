@@ -17,7 +17,7 @@ from sparsetoken.arrays import Array
 from sparsetoken.task import Query, Task, vary
 from sparsetoken.theory.feature_law import FeatureLaw, ScoreLaw, score_law
 from sparsetoken.theory.ranking import Ranking
-from sparsetoken.theory.thresholds import best_threshold
+from sparsetoken.theory.thresholds import best_threshold, replicate_shifts
 from sparsetoken.theory.trained_readout import LimitReadout
 from sparsetoken.validation import ParameterError
 
@@ -108,33 +108,43 @@ class Tested:
         The same from each replicate of the training law.
     weights_error : array of shape (k + 2,)
         Numerical error of the weights.
+    alternatives : array of shape (m, k + 2), or None
+        Other weights that are as good.
     """
 
     law: Callable[[], FeatureLaw]
     weights: Array
     replicate_weights: Array
     weights_error: Array
+    alternatives: Array | None = None
 
     def ranking(self) -> Ranking:
         """Return the ranking quantities of the scores."""
         law = self.law()
         replicates = self.replicate_weights if law.replicates > 1 else self.weights
         moved = self.weights + np.diag(self.weights_error)[self.weights_error > 0]
+        others = () if self.alternatives is None else self.alternatives
         first = law.first_replicate
         return Ranking(
             score_law(law, self.weights),
             score_law(law, replicates),
             tuple(score_law(first, row) for row in moved),
+            tuple(score_law(first, row) for row in others),
         )
 
 
 def recalibrated(readout: LimitReadout, law: FeatureLaw) -> LimitReadout:
-    """Return the readout with the bias of least error on features with this law."""
+    """Return the readout with the bias of least error on features with this law.
+
+    Each replicate has its own; a bias that training left open is settled.
+    """
     change = best_threshold(score_law(law, readout.weights))
     weights, replicates = readout.weights.copy(), readout.replicate_weights.copy()
     weights[BIAS] -= change
     replicates[:, BIAS] -= change
-    return replace(readout, weights=weights, replicate_weights=replicates)
+    if law.replicates > 1:
+        replicates[:, BIAS] -= replicate_shifts(score_law(law, replicates), 0.0)
+    return replace(readout, weights=weights, replicate_weights=replicates, alternatives=None)
 
 
 def best_sharpness(
