@@ -36,7 +36,13 @@ def test_the_guess_is_on_the_parabola_of_the_last_three() -> None:
 
 @pytest.mark.parametrize(
     ("positions", "following"),
-    [([1.0], 2.0), ([1.0, 2.0], 1.5), ([1.0, 2.0], 100.0), ([1.0, 2.0, 2.0], 3.0)],
+    [
+        ([1.0], 2.0),
+        ([1.0, 2.0], 1.5),
+        ([1.0, 2.0], 100.0),
+        ([1.0, 2.0, 2.0], 3.0),
+        ([np.inf, 4.0], 2.0),
+    ],
 )
 def test_there_is_no_guess_far_ahead_backwards_or_too_soon(
     positions: list[float], following: float

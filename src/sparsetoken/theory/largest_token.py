@@ -334,7 +334,8 @@ def _arsinh(values: Array, peak: Array) -> Array:
     size = np.log(np.maximum(np.abs(values), 1e-300)) + peak
     # Of large numbers it is a logarithm, and numbers may be too large to have one.
     return np.asarray(
-        np.sign(values) * (np.arcsinh(np.exp(np.minimum(size, 30.0))) + np.maximum(size - 30.0, 0.0))
+        np.sign(values)
+        * (np.arcsinh(np.exp(np.minimum(size, 30.0))) + np.maximum(size - 30.0, 0.0))
     )
 
 

@@ -43,8 +43,9 @@ class Trail:
     _points: list[Array] = field(default_factory=list)
 
     def add(self, position: float | None, state: LimitState) -> None:
-        """Append a solution; other equations, or an unknown position, begin a new path."""
-        point = on_path(state)
+        """Append a solution; other equations, or a position unknown or infinite, begin a new path."""
+        known = position is not None and np.isfinite(position)
+        point = on_path(state) if known else None
         if position is None or point is None:
             self._positions, self._points = [], []
             return
