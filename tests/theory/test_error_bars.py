@@ -1,19 +1,51 @@
 """Each part of an error bar is there for an error that it covers: leave one out, and a test fails."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from sparsetoken import Loss, Query, Task, Training, get_loss, predict, register_loss
+from sparsetoken import (
+    Loss,
+    Query,
+    Step,
+    Task,
+    Training,
+    descend,
+    get_loss,
+    localise,
+    oracle,
+    predict,
+    register_loss,
+    theory,
+)
 from sparsetoken.numerics.newton import newton
 from sparsetoken.numerics.solution import Status
-from sparsetoken.theory import limit, misclassification, predictor, replicates, ridgeless
+from sparsetoken.theory import (
+    capacity,
+    descent,
+    floor,
+    limit,
+    localisation,
+    merged_scores,
+    misclassification,
+    oracle_ranking,
+    oracle_rules,
+    places,
+    prediction,
+    predictor,
+    ranking,
+    replicates,
+    ridgeless,
+)
 from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.limit import limit_readout
+from sparsetoken.theory.oracle_ranking import best_ranking
 from sparsetoken.theory.potential import Potential
 from sparsetoken.theory.prediction import Prediction
 from sparsetoken.theory.replicates import replicate_error
@@ -242,3 +274,95 @@ def test_the_bar_covers_a_smoothing_that_could_not_be_lowered(
     for deviation, bar in deviations(found, truth):
         assert 1e-8 < deviation <= bar < 0.1
     assert found.uncertainty.train_loss >= width
+
+
+# What every module that makes bars puts into them.
+
+MORE = 1e-3
+DRAWN = Training(1.0, 2.0, ridge=1e-3)
+SEVERAL = Task(8, 2, 2.0)
+ANY = 1e9  # a tolerance that the first few points meet
+
+
+def bar_of(found: Any) -> dict[str, float]:
+    return {"bar": found.uncertainty}
+
+
+def ranking_bars() -> dict[str, float]:
+    found = predict(TASK, DRAWN, query=QUERY, tolerance=ANY).ranking
+    return {
+        **found.uncertainty,
+        **{f"{name} at a recall": bar for name, bar in found.at_recall(0.5).uncertainty.items()},
+        **{
+            f"{name} at a threshold": bar for name, bar in found.at_threshold(0).uncertainty.items()
+        },
+        **found.calibration([0.0])[0].uncertainty,
+    }
+
+
+def descent_bars() -> dict[str, float]:
+    step = Step(8.0, readout_step=2.0, bias_step=1.0, query_step=1.0)
+    return descend(TASK, [step], tolerance=ANY)[-1].uncertainty
+
+
+# Bars by the modules that know the differences between replicates.
+BARS: dict[str, tuple[tuple[Any, ...], Callable[[], dict[str, float]]]] = {
+    "predict": (
+        (prediction,),
+        lambda: vars(predict(TASK, DRAWN, query=QUERY, tolerance=ANY).uncertainty),
+    ),
+    "the widest margin": (
+        (prediction,),
+        lambda: vars(
+            predict(TASK, Training(1.0, 0.5, ridge=0.0), query=QUERY, tolerance=ANY).uncertainty
+        ),
+    ),
+    "ranking": ((ranking, merged_scores), ranking_bars),
+    "capacity": ((capacity,), lambda: bar_of(capacity.capacity(TASK, query=QUERY, tolerance=ANY))),
+    "capacity of reused data": (
+        (capacity,),
+        lambda: bar_of(capacity.capacity(TASK, Training(1.0, 1.0, query_step=5.0, reuse=True))),
+    ),
+    "oracle": ((oracle_rules,), lambda: bar_of(oracle(TASK, tolerance=ANY))),
+    "Bayes' oracle": (
+        (oracle_rules,),
+        lambda: bar_of(oracle(SEVERAL, classifier="bayes", tolerance=ANY)),
+    ),
+    "the best ranking": ((oracle_ranking,), lambda: bar_of(best_ranking(TASK, "bayes"))),
+    "floor": ((floor,), lambda: vars(floor.floor(SEVERAL, 1.0, tolerance=ANY).uncertainty)),
+    "places": (
+        (places,),
+        lambda: {"overlap": places.places_law(8, 2, 7).sampling_error(2.0)},
+    ),
+    "descend": ((descent,), descent_bars),
+    "localise": (
+        (localisation,),
+        lambda: {"attended_mass": localise(TASK, query=QUERY).uncertainty["attended_mass"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_every_bar_holds_the_differences_between_replicates(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules, bars = BARS[name]
+    before = bars()
+    for module in modules:
+        monkeypatch.setattr(module, "replicate_error", lambda *args: replicate_error(*args) + MORE)
+    after = bars()
+    assert before
+    for quantity, bar in before.items():
+        if bar is not None:
+            assert after[quantity] >= bar + 0.1 * MORE, quantity
+
+
+def test_every_module_with_bars_of_replicates_is_above() -> None:
+    listed = {module.__name__ for modules, _ in BARS.values() for module in modules}
+    known = {
+        name
+        for name in (f"{theory.__name__}.{one.name}" for one in iter_modules(theory.__path__))
+        if hasattr(import_module(name), "replicate_error") and name != replicates.__name__
+    }
+    # The other one only tells whether a capacity is too close.
+    assert known - listed == {"sparsetoken.theory.ridgeless"}
