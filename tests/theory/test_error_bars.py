@@ -25,7 +25,7 @@ from sparsetoken import (
     theory,
 )
 from sparsetoken.numerics.newton import newton
-from sparsetoken.numerics.solution import Status
+from sparsetoken.numerics.solution import Solution, Status
 from sparsetoken.theory import (
     capacity,
     descent,
@@ -212,6 +212,14 @@ def test_a_solution_that_is_not_one_widens_the_bar_of_a_drawn_law(
     assert abs(rough.test_error - good.test_error) < rough.uncertainty.test_error
 
 
+def test_nothing_is_known_of_what_did_not_converge() -> None:
+    found = predict(TASK, Training(1.0, 2.0), query=QUERY, tolerance=1e-2)
+    failed = replace(found, solution=Solution(Status.STEP_LIMIT, residual=1.0, steps=1))
+    for name in ("auc", "hit_rate"):
+        assert found.metrics(name)[f"{name}_uncertainty"] < 1e-2
+        assert failed.metrics(name)[f"{name}_uncertainty"] == np.inf
+
+
 def pooled_readout() -> LimitReadout:
     law = pooled_law(TASK)
     return limit_readout((law, law), get_loss("logistic"), 3.0, 1e-2)
@@ -247,8 +255,30 @@ def test_the_error_of_the_margin_holds_the_residual(monkeypatch: pytest.MonkeyPa
         return replace(found, solution=replace(found.solution, residual=1e-3))
 
     monkeypatch.setattr(ridgeless, "widest_margin", less_sure)
-    rough = predict(*setting, classifier="pooled")
+    rough = predict(*setting, classifier="pooled", tolerance=1.0)
     assert rough.uncertainty.margin == pytest.approx(1e-3)
+    # The readout is known no better, and so is its error.
+    assert rough.uncertainty.test_error > 1e-5 > good.uncertainty.test_error
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_the_error_of_a_capacity_holds_the_residual(
+    reuse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the least excess its own error is of second order, but no less than the residual is told."""
+    monkeypatch.setattr(capacity, "_SIZE", 8)  # of reused data, which take long
+    solved, training = capacity.least_excess, Training(1.0, 1.0, query_step=5.0, reuse=True)
+
+    def less_sure(*arguments: Any) -> Any:
+        found = solved(*arguments)
+        return replace(found, solution=replace(found.solution, residual=1e-3))
+
+    setting = {"training": training} if reuse else {"query": QUERY}
+    good = capacity.capacity(TASK, tolerance=1.0, **setting)
+    monkeypatch.setattr(capacity, "least_excess", less_sure)
+    rough = capacity.capacity(TASK, tolerance=1.0, **setting)
+    assert rough.alpha == pytest.approx(good.alpha)
+    assert rough.uncertainty >= good.uncertainty + 1e-4 * good.alpha
 
 
 def test_the_bar_covers_a_smoothing_that_could_not_be_lowered(
@@ -346,6 +376,7 @@ BARS: dict[str, tuple[tuple[Any, ...], Callable[[], dict[str, float]]]] = {
 def test_every_bar_holds_the_differences_between_replicates(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(capacity, "_SIZE", 8)  # of reused data, which take long
     modules, bars = BARS[name]
     before = bars()
     for module in modules:
