@@ -53,6 +53,7 @@ from sparsetoken.theory.saddle import Saddle
 from sparsetoken.theory.trained_readout import LimitReadout
 
 TASK, QUERY = Task(10, 1, 4.0, 0.4), Query(0.8, 1.0)
+DRAWN = Training(1.0, 2.0, ridge=1e-3)
 
 
 def deviations(found: Prediction, truth: Prediction) -> Iterator[tuple[float, float]]:
@@ -103,7 +104,8 @@ def test_an_error_that_few_points_carry_is_known_to_nothing_better_than_itself(
 
 
 def test_an_exact_law_has_rounding_left_relative_to_its_value() -> None:
-    assert replicate_error(np.array([0.3])) == pytest.approx(3e-14)
+    for same in (np.array([0.3]), np.full(8, 0.3)):
+        assert replicate_error(same) == pytest.approx(3e-14)
     assert 0 < replicate_error(np.array([1e-9])) < 1e-15
 
 
@@ -154,7 +156,7 @@ def test_the_bar_covers_what_quadrature_misses() -> None:
 def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    setting = (TASK, Training(1.0, 2.0, ridge=1e-3))
+    setting = (TASK, DRAWN)
     good = predict(*setting, query=QUERY, tolerance=1e-3)
     monkeypatch.setattr(limit, "_table_accuracy", lambda _: (1e-5, 2))
     monkeypatch.setattr(predictor, "FINEST", 1.0)
@@ -162,6 +164,21 @@ def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(
     # Two nodes a panel leave some percent of a moment, on the same points of the law.
     assert crude.uncertainty.test_error > 2 * good.uncertainty.test_error
     assert abs(crude.test_error - good.test_error) < crude.uncertainty.test_error
+
+
+def test_quadrature_is_made_finer_where_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More points of the law would not help: two nodes a panel leave more than is wanted."""
+    asked, fine = [], limit._table_accuracy
+
+    def crude(tolerance: float) -> tuple[float, int]:
+        asked.append(tolerance)
+        return (1e-5, 2) if tolerance > 5e-4 else fine(tolerance)
+
+    monkeypatch.setattr(limit, "_table_accuracy", crude)
+    found = predict(TASK, DRAWN, query=QUERY, tolerance=1e-3)
+    assert asked[0] > 5e-4 >= asked[-1]
+    assert found.solution.status is Status.CONVERGED
+    assert found.uncertainty.test_error <= 1e-3
 
 
 def test_tables_are_as_fine_as_the_wanted_accuracy_asks() -> None:
@@ -194,7 +211,7 @@ def test_the_bar_covers_what_a_solver_that_stops_early_leaves(
 def test_a_solution_that_is_not_one_widens_the_bar_of_a_drawn_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    setting = (TASK, Training(1.0, 2.0, ridge=1e-3))
+    setting = (TASK, DRAWN)
     good = predict(*setting, query=QUERY, tolerance=1e-3)
 
     carried_over = limit._carried_over
@@ -309,7 +326,6 @@ def test_the_bar_covers_a_smoothing_that_could_not_be_lowered(
 # What every module that makes bars puts into them.
 
 MORE = 1e-3
-DRAWN = Training(1.0, 2.0, ridge=1e-3)
 SEVERAL = Task(8, 2, 2.0)
 ANY = 1e9  # a tolerance that the first few points meet
 
@@ -386,6 +402,29 @@ def test_every_bar_holds_the_differences_between_replicates(
     for quantity, bar in before.items():
         if bar is not None:
             assert after[quantity] >= bar + 0.1 * MORE, quantity
+
+
+@pytest.mark.parametrize("part", ["replicate_weights", "weights_error"])
+def test_every_bar_of_an_error_or_a_ranking_holds_what_is_open_of_the_readout(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bars() -> dict[str, float]:
+        found = predict(TASK, DRAWN, query=QUERY, tolerance=ANY)
+        return {"test_error": found.uncertainty.test_error, **found.ranking.uncertainty}
+
+    before, solved = bars(), prediction.limit_readout
+
+    def less_sure(*arguments: Any) -> LimitReadout:
+        found = solved(*arguments)
+        more = np.zeros_like(getattr(found, part))  # in ν, which every quantity feels
+        more[..., -1] = 0.5 * found.weights[-1]
+        more[1::2] *= -1 if part == "replicate_weights" else 1
+        return replace(found, **{part: getattr(found, part) + more})
+
+    monkeypatch.setattr(prediction, "limit_readout", less_sure)
+    after = bars()
+    for quantity, bar in before.items():
+        assert after[quantity] > bar + 1e-5, quantity
 
 
 def test_every_module_with_bars_of_replicates_is_above() -> None:

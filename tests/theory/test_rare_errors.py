@@ -64,3 +64,10 @@ def test_rare_test_errors_to_five_percent(task: Task, query: Query) -> None:
     assert abs(found.test_error - error) < found.uncertainty.test_error + 4 * deviation
     assert found.uncertainty.test_error < 0.05 * found.test_error
     assert found.solution.converged
+
+
+def test_an_error_below_the_tolerance_is_given_to_five_percent_though_many_points_err() -> None:
+    task, query = Task(10, 1, 8.5), Query(0.97, 1.5)
+    found = predict(task, Training(6.0, 2.0, ridge=1e-2), query=query, tolerance=1e-3)
+    assert found.test_error < 1e-3
+    assert found.uncertainty.test_error < 0.05 * found.test_error
