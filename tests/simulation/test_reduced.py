@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ TASK = Task(length=6, informative=2, strength=3.0, positive_rate=0.4)
 FREQUENT = Task(length=6, informative=3, strength=3.0, positive_rate=0.95)
 
 
-@pytest.mark.parametrize(("count", "dimension"), [(30, 10), (10, 30), (5, 2)])
+@pytest.mark.parametrize(("count", "dimension"), [(30, 10), (10, 30), (5, 2), (40, 3)])
 def test_no_more_columns_than_samples_can_see(count, dimension):
     rng = np.random.default_rng(0)
     features, labels = reduced_attention(TASK, 0.5, 1.0, count, dimension, rng)
@@ -33,6 +34,27 @@ def test_no_more_columns_than_samples_can_see(count, dimension):
     assert features.shape == (count, min(dimension, count + 1))
     features, _ = reduced_vectorised(TASK, count, dimension, rng)
     assert features.shape == (count, 6 + min(6 * (dimension - 1), count))
+
+
+@pytest.mark.parametrize("count", [2, 40])
+@pytest.mark.parametrize(
+    ("draw", "degrees", "variance"),
+    [
+        (partial(reduced_attention, Task(3, 1, 0.0), 0.5, 0.0), 6, 1 / 3),
+        (partial(reduced_pooled, Task(3, 1, 0.0)), 6, 1 / 3),
+        (partial(reduced_vectorised, Task(3, 1, 0.0)), 18, 1.0),
+    ],
+    ids=["attention", "pooled", "vectorised"],
+)
+def test_features_have_as_many_degrees_of_freedom_as_there_are_coordinates(
+    draw, degrees, variance, count
+):
+    """Without a signal squares are chi-squares: 4 standard errors are 0.3 of a degree, or less."""
+    rng = np.random.default_rng(0)
+    rows = [draw(count, 6, rng)[0] for _ in range(6000 // count)]
+    squares = (np.concatenate(rows) ** 2).sum(axis=1) / variance
+    assert abs(squares.mean() - degrees) < 4 * np.sqrt(2 * degrees / len(squares)) < 0.5
+    assert squares.var() == pytest.approx(2 * degrees, rel=0.15)
 
 
 def test_the_triangular_factor_has_the_gram_matrix_of_a_gaussian_matrix():

@@ -105,7 +105,7 @@ def test_an_error_that_few_points_carry_is_known_to_nothing_better_than_itself(
 
 def test_an_exact_law_has_rounding_left_relative_to_its_value() -> None:
     for same in (np.array([0.3]), np.full(8, 0.3)):
-        assert replicate_error(same) == pytest.approx(3e-14)
+        assert replicate_error(same) == pytest.approx(3e-14, abs=0)
     assert 0 < replicate_error(np.array([1e-9])) < 1e-15
 
 
