@@ -43,6 +43,8 @@ from sparsetoken.theory import (
     replicates,
     ridgeless,
 )
+from sparsetoken.theory.attention_law import attention_law
+from sparsetoken.theory.feature_law import FeatureLaw
 from sparsetoken.theory.laws import pooled_law
 from sparsetoken.theory.limit import limit_readout
 from sparsetoken.theory.oracle_ranking import best_ranking
@@ -321,6 +323,40 @@ def test_the_bar_covers_a_smoothing_that_could_not_be_lowered(
     for deviation, bar in deviations(found, truth):
         assert 1e-8 < deviation <= bar < 0.1
     assert found.uncertainty.train_loss >= width
+
+
+def alone(law: FeatureLaw, index: int) -> FeatureLaw:
+    """Return one replicate of a law as a law without others."""
+    size = len(law.scale) // law.replicates
+    rows = slice(index * size, (index + 1) * size)
+    arrays = {
+        name: getattr(law, name)[rows] for name in ("coordinates", "scale", "label", "removed")
+    }
+    return replace(law, **arrays, weight=law.weight[rows] * law.replicates, replicates=1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "ratio", "ridge"),
+    [
+        ("logistic", 2.0, 1e-2),
+        ("squared_hinge", 2.0, 1e-2),
+        ("square", 0.5, 0.0),  # interpolates
+        ("logistic", 0.5, 0.0),  # the widest margin
+    ],
+)
+def test_replicates_differ_as_their_own_solutions_do(loss: str, ratio: float, ridge: float) -> None:
+    """A replicate's numbers come from one Newton step: differences are those of solving, to 20 %."""
+    law = attention_law(TASK, QUERY, 9)
+    found = limit_readout((law, law), get_loss(loss), ratio, ridge, tolerance=1e-6)
+    parts = [alone(law, index) for index in range(law.replicates)]
+    own = [limit_readout((part, part), get_loss(loss), ratio, ridge) for part in parts]
+    for name in ("weights", "train_loss", "train_error", "margin"):
+        value = getattr(found, name)
+        each = getattr(found, "replicate_margins" if name == "margin" else f"replicate_{name}")
+        if each is not None:
+            differences = np.array([getattr(one, name) for one in own]) - value
+            left = np.abs(each - value - differences).max(axis=0)
+            assert np.all(left <= 0.2 * np.abs(differences).max(axis=0)), name
 
 
 # What every module that makes bars puts into them.
