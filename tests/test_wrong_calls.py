@@ -13,6 +13,8 @@ from sklearn.model_selection import StratifiedKFold
 
 import sparsetoken as st
 from sparsetoken import ParameterError
+from sparsetoken.estimators.archive import read_labelled
+from sparsetoken.numerics import memory
 from sparsetoken.sweeps import parse_study
 
 RNG = np.random.default_rng(0)
@@ -216,6 +218,27 @@ def test_no_samples_are_refused_as_such() -> None:
 def test_more_than_memory_holds_is_refused_before_it_is_drawn(call: Callable[[], Any]) -> None:
     with pytest.raises(MemoryError, match="GB; this machine has"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("needed", "call"),
+    [
+        (8 * 50 * TASK.length * 4, lambda _: st.sample(TASK, 50, dimension=4, rng=0)),
+        (4 * 64 * 30 * 5, lambda _: st.digit_bags(5, train=30, test=20)),
+        (8 * 24 + 8 * 4 + 2 * 128, read_labelled),
+    ],
+    ids=["sample", "digit_bags", "a file"],
+)
+def test_the_memory_that_is_asked_for_is_that_of_the_arrays(
+    needed: int, call: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "data.npz", X=np.zeros((4, 3, 2)), y=np.zeros(4))
+    pages = {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": needed // 2}
+    monkeypatch.setattr(memory.os, "sysconf", pages.__getitem__)
+    call(tmp_path / "data.npz")
+    pages["SC_PHYS_PAGES"] -= 1
+    with pytest.raises(MemoryError, match="GB; this machine has"):
+        call(tmp_path / "data.npz")
 
 
 NEVER = st.Training(3.0, 3.0, reuse=True)

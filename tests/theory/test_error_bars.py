@@ -56,6 +56,7 @@ from sparsetoken.theory.trained_readout import LimitReadout
 
 TASK, QUERY = Task(10, 1, 4.0, 0.4), Query(0.8, 1.0)
 DRAWN = Training(1.0, 2.0, ridge=1e-3)
+ANY = 1e9  # a tolerance that the first few points meet
 
 
 def deviations(found: Prediction, truth: Prediction) -> Iterator[tuple[float, float]]:
@@ -359,11 +360,20 @@ def test_replicates_differ_as_their_own_solutions_do(loss: str, ratio: float, ri
             assert np.all(left <= 0.2 * np.abs(differences).max(axis=0)), name
 
 
+@pytest.mark.parametrize(("times", "close"), [(0.95, False), (1.0, True), (1.05, False)])
+def test_a_capacity_that_is_too_close_to_tell_is_told(times: float, close: bool) -> None:
+    """A bar of the capacity is 1 % at the most; which side of it the samples are on is open then."""
+    known = capacity.capacity(TASK, query=QUERY)
+    assert 1e-9 < known.uncertainty / known.alpha < 0.01
+    training = Training(1.0, times * known.alpha, ridge=0.0)
+    found = predict(TASK, training, query=QUERY, tolerance=ANY)
+    assert (found.solution.status is Status.NEAR_THRESHOLD) == close
+
+
 # What every module that makes bars puts into them.
 
 MORE = 1e-3
 SEVERAL = Task(8, 2, 2.0)
-ANY = 1e9  # a tolerance that the first few points meet
 
 
 def bar_of(found: Any) -> dict[str, float]:
