@@ -512,6 +512,31 @@ def test_subsampled_start_ends_at_the_same_place(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(part, whole, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_part_of_many_samples_serves_the_starts_and_all_of_them_the_end(
+    again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a fit begins again without a query, as with the sharp start of moved bags."""
+    X, y = _moved_bags() if again else equal_bags(count=200)[:2]
+    monkeypatch.setattr(refinement, "LARGE_BYTES", X.nbytes // 3)
+    on_all: dict[str, list[bool]] = {"trying starts": [], "refining": [], "pooling": []}
+    original = Refinement.minimised
+
+    def minimised(search: Refinement, *arguments: Any) -> Any:
+        on_all[arguments[-1]].append(search.problems.labels.shape[1] == len(X))
+        return original(search, *arguments)
+
+    monkeypatch.setattr(Refinement, "minimised", minimised)
+    AttentionClassifier(refine=True, tied=True, sharpness=50.0 if again else 2.0, ridge=0.01).fit(
+        X, y
+    )
+    assert on_all == {
+        "trying starts": [False],
+        "refining": [False, True, True] if again else [False, True],
+        "pooling": [False, True],
+    }
+
+
 def test_thinning_keeps_both_classes_whatever_the_order() -> None:
     X, _, _ = equal_bags(count=60)
     codes = (np.arange(60) % 3 == 0).astype(int)  # in step with the thinning
