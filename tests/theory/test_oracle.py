@@ -9,6 +9,7 @@ from scipy.special import logsumexp, ndtr, ndtri, softmax
 from scipy.stats import chi2, ncx2, norm
 
 from sparsetoken import (
+    CountTable,
     Oracle,
     ParameterError,
     Task,
@@ -486,6 +487,22 @@ def test_arguments_that_do_not_apply_are_refused() -> None:
         oracle(task, classifier="bayes", sharpness=1.0)
     with pytest.raises(ParameterError, match="error = 1e-300"):
         required_strength(task, error=1e-300)
+
+
+@pytest.mark.parametrize("classifier", ["bayes", "pooled"])
+def test_a_strength_that_nothing_bounds_has_an_infinite_bar(
+    classifier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Half of the positives have no informative token, and are missed at any strength.
+    beyond = required_strength(
+        Task(10, CountTable({0: 0.5, 1: 0.5}), 1.0), error=0.1, classifier=classifier
+    )
+    assert (beyond.strength, beyond.uncertainty) == (np.inf, np.inf)
+    assert beyond.solution.status is Status.BEYOND_REACH
+    # An error that rises with the strength is one of the points of the law.
+    monkeypatch.setattr(_StrengthSearch, "_slope", lambda *_: 1.0)
+    found = required_strength(Task(10, 2, 1.0), error=0.1, classifier=classifier)
+    assert (found.uncertainty, found.solution.status) == (np.inf, Status.BEYOND_REACH)
 
 
 @pytest.mark.parametrize("error", [0.498, 0.499])
