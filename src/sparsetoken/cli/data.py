@@ -11,7 +11,13 @@ from sparsetoken.cli.options import (
     plot_option,
     seed_option,
 )
-from sparsetoken.cli.output import check_picture, force_option, print_json, tell_written
+from sparsetoken.cli.output import (
+    check_picture,
+    force_option,
+    print_json,
+    print_text,
+    tell_written,
+)
 from sparsetoken.validation import ParameterError
 from sparsetoken.validation import shown as shown_value
 
@@ -80,4 +86,4 @@ def answer_from_data(
     if shown["as_json"]:
         print_json({"data": str(data), **asked}, found.to_dict())
     else:
-        click.echo(str(found))
+        print_text(str(found))

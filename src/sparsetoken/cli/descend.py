@@ -24,6 +24,7 @@ from sparsetoken.cli.output import (
     force_option,
     print_curve,
     print_json,
+    print_settings,
     refuse_unread_options,
     tell_written,
 )
@@ -104,6 +105,8 @@ def descend(
     else:
         print_curve(_TITLE, found, hidden=(*_NOT_IN_TABLE, "amplification"))
         click.echo(f"Amplification: at most {max(found.column('amplification')):.2f}")
+        equal = schedule[0].to_dict() if len(set(schedule)) == 1 else {}
+        print_settings({**found.settings, **equal})
         if simulated:
             hidden = (*_NOT_IN_TABLE, "dimension", "trials")
             title = f"simulation, d = {dimension}, {trials} trials"

@@ -21,6 +21,7 @@ from sparsetoken.cli.output import (
     print_curve,
     print_json,
     print_record,
+    print_settings,
     refuse_unread_options,
     tell_written,
     tracked,
@@ -79,6 +80,7 @@ def floor(alpha: float, tolerance: float, transitions: bool, **options: Any) -> 
             print_json(settings, row)
         else:
             print_record(_TITLE, {name: row[name] for name in row if name != "alpha"})
+            print_settings(settings)
         return
     if transitions:
         raise click.UsageError("--transitions is for one task: leave --over out")
@@ -92,6 +94,7 @@ def floor(alpha: float, tolerance: float, transitions: bool, **options: Any) -> 
         print_json(dict(found.settings), found.to_rows())
     else:
         print_curve(_TITLE, found, hidden=_NOT_IN_CURVES)
+        print_settings(found.settings)
     if options["plot"] is not None:
         _draw(options["plot"], found, options["logarithmic"])
 

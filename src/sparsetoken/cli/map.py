@@ -23,6 +23,7 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     print_json,
+    print_text,
     refuse_unread_options,
     tell_written,
     write_rows,
@@ -65,7 +66,7 @@ _MOST_POINTS = 1000  # a million cells, each a prediction of every classifier
     cls=NamesOption,
     names=classifier_names,
     show_default="all",
-    help="Which one to map; may be repeated:",
+    help="Classifier to map; may be repeated:",
 )
 @click.option("--points", type=int, default=25, show_default=True, help="Values of each field.")
 @click.option("--log-x", is_flag=True, help="Space the values across by factors.")
@@ -107,7 +108,7 @@ def phase_map(as_json: bool, csv_path: Path | None, plot: Path | None, **options
     if as_json:
         print_json({**task.to_dict(), **training.to_dict()}, found.to_rows())
     else:
-        click.echo(str(found))
+        print_text(str(found))
 
 
 def _refuse_unread(varied: set[str], options: dict[str, Any]) -> None:

@@ -97,7 +97,7 @@ def _keep_option(prefix: str, note: str) -> Callable[[Function], Function]:
     return click.option(
         f"--{prefix}keep",
         type=int,
-        help=f"Keep only so many random tokens of each sequence{note}.",
+        help=f"Keep only this many tokens of each sequence, at random{note}.",
     )
 
 
@@ -148,9 +148,11 @@ def usage_options(function: Function) -> Function:
 
 
 recalibrate_option = click.option(
-    "--recalibrate", is_flag=True, help="Test with the bias of least error at test time."
+    "--recalibrate", is_flag=True, help="Test with the bias that errs least on the test task."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of tables or text."
+)
 
 
 class _Workers(click.IntRange):
@@ -208,7 +210,7 @@ classifier_option = click.option(
     names=classifier_names,
     default="attention",
     show_default=True,
-    help="Which one:",
+    help="Classifier:",
 )
 
 

@@ -4,7 +4,8 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -34,6 +35,8 @@ __all__ = [
     "print_curve",
     "print_json",
     "print_record",
+    "print_settings",
+    "print_text",
     "refuse_unread_options",
     "tell_written",
     "tracked",
@@ -164,6 +167,32 @@ def console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False)
+
+
+def print_settings(settings: Row, unread: Container[str] = ()) -> None:
+    """Print of which settings a table is, without those that are off or that nothing reads."""
+    parts = [
+        f"{name.replace('_', ' ')} {_setting(value)}"
+        for name, value in settings.items()
+        if name not in unread and value is not None and value is not False
+    ]
+    console().print("Settings: " + ", ".join(parts), highlight=False)
+
+
+def _setting(value: Any) -> str:
+    if value is True:
+        return "on"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def print_text(text: str) -> None:
+    """Print lines of text, broken between words where a terminal is narrower than they are."""
+    shown = console()
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        fits = not shown.is_terminal or len(line) <= shown.width
+        broken = [line] if fits else textwrap.wrap(line, shown.width, subsequent_indent=indent)
+        click.echo("\n".join(broken))
 
 
 def print_record(title: str, row: Row) -> None:

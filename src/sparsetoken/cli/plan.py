@@ -19,6 +19,7 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     print_json,
+    print_text,
     refuse_unread_options,
     tell_written,
 )
@@ -87,7 +88,7 @@ def plan(as_json: bool, plot: Path | None, save: Path | None, workers: int, **op
     if as_json:
         print_json({**task.to_dict(), **asked}, found.to_dict())
     else:
-        click.echo(str(found))
+        print_text(str(found))
 
 
 def _is_study(content: bytes) -> bool:

@@ -22,6 +22,8 @@ from sparsetoken.cli.output import (
     check_picture,
     force_option,
     print_json,
+    print_settings,
+    print_text,
     tell_written,
     tracked,
 )
@@ -137,12 +139,13 @@ def _print(found: "Curve[Shift]") -> None:
     bars = [row[name] for row in rows for name in row if name.endswith("_uncertainty")]
     click.echo(f"Numerical errors are below {max(bars):.1g}.")
     last, pair = rows[-1], found.records[-1].ways["best_pair"]
-    click.echo(
+    print_text(
         f"At {found.over.removeprefix('at_')} {found.values[-1]:g} the trained classifier errs in "
         f"{last['trained_test_error']:.3g} of cases, with the best bias in "
         f"{last['trained_best_bias_test_error']:.3g}. With sharpness {pair.at_sharpness:.3g} and bias "
         f"{pair.at_bias:.3g}, two numbers, it errs in {pair.test_error:.3g}."
     )
+    print_settings(found.settings)
 
 
 def _cell(name: str, value: float | None) -> str:

@@ -27,6 +27,7 @@ from sparsetoken.cli.output import (
     check_writable,
     force_option,
     json_text,
+    print_settings,
     tell_written,
     write_rows,
 )
@@ -210,11 +211,21 @@ def _print_table(result: "Simulation", theory: Row, wanted: int) -> None:
         )
     console = Console()
     console.print(table)
+    _print_settings(result)
     largest = max(result.values("residual"))
     console.print(f"Solver: largest gradient norm or KKT residual {largest:.1e}")
     failed = [trial for trial in result.trials if not trial.converged]
     if failed:
         console.print(f"{len(failed)} trials did not converge: {failed[0].message}")
+
+
+def _print_settings(result: "Simulation") -> None:
+    from sparsetoken.theory.prediction import prediction_fields, settings_of_test
+
+    given = {**result.training.to_dict(), **(result.query.to_dict() if result.query else {})}
+    read = {*prediction_fields(result.classifier, result.query), "loss", "reuse"}
+    of_test = settings_of_test(result.at, result.at_sharpness, result.recalibrate)
+    print_settings({**result.task.to_dict(), **given, **of_test}, given.keys() - read)
 
 
 def _print_json(result: "Simulation", theory: Row, wanted: int, interrupted: bool) -> None:

@@ -1,6 +1,7 @@
 """`sparsetoken predict`, `align`, `capacity` and `oracle`: exact theory on the command line."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -34,6 +35,7 @@ from sparsetoken.cli.output import (
     print_curve,
     print_json,
     print_record,
+    print_settings,
     refuse_unread_options,
     tracked,
 )
@@ -43,11 +45,12 @@ from sparsetoken.validation import ParameterError
 
 __all__ = ["align", "capacity", "oracle", "predict"]
 
-Described = tuple[Task | Training | Query | None, ...]
+Described = Task | Training | Query | None
 
 _ORDER_PARAMETERS = ("along", "across", "bias", "rest", "susceptibility")
 _TASK = tuple(item.name for item in fields(Task))
 _TRAINING = tuple(item.name for item in fields(Training))
+_QUERY = tuple(item.name for item in fields(Query))
 _AFTER_THE_QUERY = ("alpha1", "ridge", "reuse")
 
 _PREDICT_WORDS = """\b
@@ -101,7 +104,7 @@ _NOT_IN_CURVES = (
 def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **options: Any) -> None:
     """Predict test error, training loss and training error after training."""
     from sparsetoken.theory.chosen_query import prediction_fields
-    from sparsetoken.theory.predictor import curve
+    from sparsetoken.theory.predictor import curve, settings_of_test
     from sparsetoken.theory.predictor import predict as predict_once
 
     task, training, query = read_task(options), read_training(options), read_query(options)
@@ -124,6 +127,7 @@ def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **optio
             raise ParameterError("metric", drawn[0], "a curve alone, and without --over")
         _show_score_curve(drawn[0], (task, training), choices, options)
         return
+    of_the_test = settings_of_test(at, choices["at_sharpness"], choices["recalibrate"])
 
     def along(over: str, values: Iterable[float]) -> Sequence[Record]:
         found = curve(task, training, over=over, values=values, **choices)
@@ -134,7 +138,8 @@ def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **optio
 
     matter = prediction_fields(classifier, query)
     shown = ("test_error", *(metrics or ("train_loss",)))
-    _show(classifier, (task, training, query), options, once, along, shown, matter)
+    known = _known(task, training, query) | of_the_test
+    _show(classifier, known, options, once, along, shown, matter)
 
 
 @dataclass(frozen=True)
@@ -241,7 +246,8 @@ def capacity(classifier: str, tolerance: float, **options: Any) -> None:
         return capacity_curve(task, learnt, over=over, values=values, **choices)
 
     matter = capacity_fields(learnt, classifier, query)
-    _show(classifier, (task, training, query), options, once, along, ("alpha",), matter)
+    known = _known(task, training, query)
+    _show(classifier, known, options, once, along, ("alpha",), matter)
 
 
 def _known_to_oracles() -> Iterable[str]:
@@ -264,7 +270,7 @@ def _nonlinearities() -> Iterable[str]:
     names=_known_to_oracles,
     default="attention",
     show_default=True,
-    help="Which one:",
+    help="Classifier:",
 )
 @click.option(
     "--nonlinearity",
@@ -272,7 +278,7 @@ def _nonlinearities() -> Iterable[str]:
     names=_nonlinearities,
     default="sigmoid",
     show_default=True,
-    help="Of the classifier elementwise:",
+    help="For elementwise:",
 )
 @click.option("--sharpness", type=float, help="A fixed sharpness (κ) instead of the best.")
 @click.option("--error", type=float, help="Ask instead for the strength that reaches this error.")
@@ -311,12 +317,13 @@ def oracle(
         return strength_curve(task, over=over, values=values, error=error, **kind)
 
     matter = [name for name in _TASK if name != "strength"]
-    _show(classifier, (task,), options, once, along, ("strength",), matter)
+    known = _known(task) | {"error": error}
+    _show(classifier, known, options, once, along, ("strength",), matter)
 
 
 def _show_each(
     classifier: str,
-    settings: Described,
+    settings: tuple[Described, ...],
     options: Mapping[str, Any],
     evaluate: Callable[..., Record],
     drawn: Sequence[str],
@@ -327,12 +334,18 @@ def _show_each(
     def along(over: str, values: Iterable[float]) -> Sequence[Record]:
         return [evaluate(*vary(over, value, *settings)) for value in values]
 
-    _show(classifier, settings, options, lambda: evaluate(*settings), along, drawn, matter)
+    once = functools.partial(evaluate, *settings)
+    _show(classifier, _known(*settings), options, once, along, drawn, matter)
+
+
+def _known(*settings: Described) -> dict[str, Any]:
+    described = (item.to_dict() for item in settings if item is not None)
+    return {name: value for fields in described for name, value in fields.items()}
 
 
 def _show(
     classifier: str,
-    settings: Described,
+    known: Mapping[str, Any],
     options: Mapping[str, Any],
     once: Callable[[], Record],
     along: Callable[[str, Iterable[float]], Sequence[Record]],
@@ -343,27 +356,37 @@ def _show(
 
     A curve is refused over a field that is not among those that `matter`.
     """
-    described = (item.to_dict() for item in settings if item is not None)
-    known = {name: value for fields in described for name, value in fields.items()}
+    unread = {*_TASK, *_TRAINING, *_QUERY}.difference(matter)
+    if not unread.issuperset(_TRAINING):  # a rate or a sample ratio counts: so do these two
+        unread -= {"loss", "reuse"}
     if options["over"] is None:
         refuse_curve_options(options)
-        _show_one(classifier, known, once(), as_json=options["as_json"])
+        _show_one(classifier, known, once(), unread, as_json=options["as_json"])
         return
     found = _asked_curve(known, options, along, matter)
     if options["as_json"]:
         print_json({"classifier": classifier, **found.settings}, found.to_rows())
     else:
         print_curve(classifier, found, hidden=_NOT_IN_CURVES)
+        print_settings(found.settings, unread)
     if options["plot"] is not None:
         draw_curve(options["plot"], found, drawn, classifier, options["logarithmic"])
 
 
-def _show_one(classifier: str, known: Mapping[str, Any], record: Record, *, as_json: bool) -> None:
-    """Print one result, with its settings in JSON."""
+def _show_one(
+    classifier: str,
+    known: Mapping[str, Any],
+    record: Record,
+    unread: Container[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print one result with its settings; those that nothing reads are in JSON alone."""
     if as_json:
         print_json({"classifier": classifier, **known}, record.to_dict())
     else:
         print_record(classifier, record.to_dict())
+        print_settings(known, unread)
 
 
 def _asked_curve(

@@ -180,8 +180,18 @@ def curve(
     fixed = {"classifier": classifier, **task.to_dict(), **training.to_dict()}
     if query is not None:
         fixed |= query.to_dict()
+    fixed |= settings_of_test(at, at_sharpness, recalibrate)
     fixed.pop(over, None)
     return Curve(over, tuple(points), tuple(predictions), fixed)
+
+
+def settings_of_test(
+    at: Task | None, at_sharpness: float | str | None, recalibrate: bool
+) -> dict[str, Any]:
+    """Return what is set for the test alone, by the names that the command line gives it."""
+    task = {} if at is None else {f"at_{name}": value for name, value in at.to_dict().items()}
+    sharpness = {} if at_sharpness is None else {"at_sharpness": at_sharpness}
+    return {**task, **sharpness, **({"recalibrate": True} if recalibrate else {})}
 
 
 class Predictor:
