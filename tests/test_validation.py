@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sparsetoken.validation import ParameterError, choice, integer, real, several
+from sparsetoken.validation import ParameterError, choice, integer, real, several, shown
 
 
 def test_error_is_a_value_error_that_names_parameter_value_and_what_is_accepted() -> None:
@@ -17,6 +17,10 @@ def test_error_is_a_value_error_that_names_parameter_value_and_what_is_accepted(
 def test_error_survives_the_way_back_from_a_worker_process() -> None:
     error = pickle.loads(pickle.dumps(ParameterError("ridge", -1, "a number >= 0")))
     assert (error.parameter, error.value, error.accepted) == ("ridge", -1, "a number >= 0")
+
+
+def test_an_array_is_shown_on_one_line() -> None:
+    assert shown(np.zeros((2, 2))) == "array([[0., 0.], [0., 0.]])"
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3)])

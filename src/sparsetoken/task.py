@@ -228,7 +228,7 @@ class Task(_Settings):
         raise ParameterError("informative", str(self.informative), accepted)
 
     def keep(self, keep: int) -> "Task":
-        """Return the task of sequences of which only so many random tokens are kept.
+        """Return the task in which only `keep` tokens of each sequence are kept, at random.
 
         R becomes hypergeometric. Train on it, or test on it (`at=task.keep(5)`).
 

@@ -1,6 +1,7 @@
 """Checks of single parameters, and the one error that all bad input raises."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from os import PathLike
@@ -63,7 +64,7 @@ class ParameterError(ValueError):
 def shown(value: object) -> str:
     """Return a value as messages show it: whole if it is short, its ends if it is long."""
     try:
-        text = repr(value)
+        text = re.sub(r"\s*\n\s*", " ", repr(value))  # arrays break their lines
     except Exception as error:  # noqa: BLE001 (an integer of 5,000 digits has no text, for one)
         return f"<a {type(value).__name__} that cannot be shown: {error}>"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 4 :]}"

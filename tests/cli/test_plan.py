@@ -42,7 +42,7 @@ def test_a_target_out_of_reach_is_said_and_writes_nothing(tmp_path: Path) -> Non
 def test_bad_options_are_one_message_with_code_2(tmp_path: Path) -> None:
     code, _, errors = invoke("plan")
     assert code == 2
-    assert "error, auc, samples = (None, None, None)" in errors
+    assert "give one of --error, --auc (a target) and --samples (a budget)" in errors
     code, _, errors = invoke("plan", "--error", "0.1", "--plot", str(tmp_path / "x.txt"))
     assert code == 2
     code, _, errors = invoke("map", "--x", "strength", "a", "b")

@@ -71,6 +71,8 @@ def plan(as_json: bool, plot: Path | None, save: Path | None, workers: int, **op
         check_picture("plot", plot, force=options["force"])
     if save is not None:
         check_writable(save, _is_study, force=options["force"])
+    if sum(options[name] is not None for name in ("error", "auc", "samples")) != 1:
+        raise click.UsageError("give one of --error, --auc (a target) and --samples (a budget)")
     if not options["trials"]:
         refuse_unread_options(("assurance", "seed"), "no study is simulated with --trials 0")
     task = read_task(options)

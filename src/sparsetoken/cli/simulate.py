@@ -220,7 +220,8 @@ def _print_table(result: "Simulation", theory: Row, wanted: int) -> None:
 
 
 def _print_settings(result: "Simulation") -> None:
-    from sparsetoken.theory.prediction import prediction_fields, settings_of_test
+    from sparsetoken.theory.chosen_query import prediction_fields
+    from sparsetoken.theory.predictor import settings_of_test
 
     given = {**result.training.to_dict(), **(result.query.to_dict() if result.query else {})}
     read = {*prediction_fields(result.classifier, result.query), "loss", "reuse"}

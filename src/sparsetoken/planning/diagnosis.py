@@ -397,7 +397,7 @@ def _nothing_to_mend(facts: _Facts, gap: str) -> Finding:
     """Return that attention is where the estimates see it, or that nothing measured says why not."""
     learnt, row = facts.limits["learnt"], facts.attention
     shown = f"its {facts.measure} {row.error:.3f} ± {row.uncertainty:.3f} is"
-    keep = f"keep it, or {facts.rival.name}, which is {gap} away"
+    keep = f"keep it ({facts.rival.name}, the best of the others, differs by {gap})"
     if row.error - _CLEAR * row.uncertainty > learnt:
         return Finding(
             "nothing to mend is seen",
@@ -407,7 +407,7 @@ def _nothing_to_mend(facts: _Facts, gap: str) -> Finding:
         )
     return Finding(
         "attention does what it can",
-        f"{shown} no worse than about the {learnt:.3f} that these samples allow",
+        f"{shown} no worse than the {learnt:.3f} or so that these samples allow",
         keep,
     )
 

@@ -550,15 +550,15 @@ def _lines(found: Forecast) -> Iterator[str]:
     """Yield the forecast in words."""
     curve = found.curve
     yield (
-        f"{found.model} on {curve.samples:,} samples, measured at {curve.sizes[0]:,} to "
-        f"{curve.sizes[-1]:,}: error {curve.errors[-1]:.3f} ± {curve.standard_errors[-1]:.3f} "
+        f"{found.model} on {curve.samples:,} samples, trained on {curve.sizes[0]:,} to "
+        f"{curve.sizes[-1]:,} of them: error {curve.errors[-1]:.3f} ± {curve.standard_errors[-1]:.3f} "
         f"(guessing {curve.chance:.3f})"
     )
     if not found.identifiable:
         yield _cure(found)
     yield f"{'samples':>12}  {'error':>6}  80 % band"
     for outlook in (*found.outlooks, found.ceiling):
-        name = f"{outlook.samples:,.0f}" if np.isfinite(outlook.samples) else "ever more"
+        name = f"{outlook.samples:,.0f}" if np.isfinite(outlook.samples) else "no limit"
         yield f"{name:>12}  {outlook.error:6.3f}  {outlook.low:.3f} to {outlook.high:.3f}"
     if found.required is not None:
         yield _answer(found.required, found)
@@ -597,10 +597,10 @@ def _answer(required: RequiredSamples, found: Forecast) -> str:
 
 def _backtest_line(tested: Backtest) -> str:
     verdict = (
-        "as it should be" if tested.within else "outside its band, so take this forecast with care"
+        "within its band" if tested.within else "outside its band, so take this forecast with care"
     )
     return (
         f"Backtest: {tested.samples:,} samples forecast {tested.predicted:.3f} "
         f"({tested.low:.3f} to {tested.high:.3f}) for training on {tested.size:,}; "
-        f"seen {tested.seen:.3f} ± {tested.seen_uncertainty:.3f}: {verdict}."
+        f"measured {tested.seen:.3f} ± {tested.seen_uncertainty:.3f}: {verdict}."
     )

@@ -47,8 +47,8 @@ __all__ = ["LEARNER", "Alternative", "Plan", "most_predictions", "plan"]
 # What a plan is of, and what it is not.
 LEARNER = "two-step training"
 _OTHER_LEARNER = (
-    "The plan is of the two steps that theory describes. AttentionClassifier refines its query and",
-    "chooses settings from the data: it may do far better, or somewhat worse",
+    "The plan is for two-step training alone. AttentionClassifier also refines its query and chooses",
+    "settings from the data: it may do far better, or somewhat worse",
 )
 
 # A query with a smaller cosine is hardly better than none, nor is an error above this share of that
@@ -487,7 +487,7 @@ def _lines(found: Plan) -> Iterator[str]:
 def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
     first, second = (round(ratio * found.dimension) for ratio in (training.alpha0, training.alpha1))
     shared = (
-        "all of them for the query and for the readout"
+        "all for both query and readout"
         if training.reuse
         else f"{first:,} for the query and {second:,} for the readout"
     )
