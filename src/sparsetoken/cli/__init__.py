@@ -3,6 +3,7 @@
 One module per command. They import nothing heavy at module level, so that `--help` is instant.
 """
 
+from itertools import chain
 from typing import Any
 
 import click
@@ -36,6 +37,15 @@ class _Commands(click.Group):
         with written_out():
             return super().main(*args, **kwargs)
 
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands under what a reader comes with."""
+        width = max(len(name) for name in self.commands)
+        for title, commands in _COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(str(one.name).ljust(width), one.get_short_help_str(90)) for one in commands]
+                )
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with path_memory():  # a command is one path: its metrics share the laws of its errors
@@ -62,10 +72,11 @@ def main() -> None:
     """Find weak signals in a few tokens: exact theory, simulation and estimators."""
 
 
-_COMMANDS = (
-    *(predict, align, capacity, oracle, floor, descend, shift),
-    *(simulate, sweep, reproduce, explore),
-    *(plan, phase_map, forecast, diagnose),
-)
-for command in _COMMANDS:
+_COMMANDS = {
+    "Your own data": (diagnose, forecast),
+    "Plan a study": (plan, phase_map, floor),
+    "Theory": (predict, align, capacity, oracle, descend, shift),
+    "See and check": (explore, simulate, sweep, reproduce),
+}
+for command in chain(*_COMMANDS.values()):
     main.add_command(command)
