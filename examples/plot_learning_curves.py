@@ -10,7 +10,7 @@ their standard errors, at 200 dimensions. They share their field names, so that 
 import matplotlib.pyplot as plt
 
 from sparsetoken import Task, Training, curve, simulate
-from sparsetoken.plotting import STYLE, draw_simulation, draw_theory, look_of
+from sparsetoken.plotting import STYLE, draw_simulation, draw_theory, look_of, tidy_log_ticks
 
 task = Task(length=10, informative=1, strength=5.0, positive_rate=0.5)
 training = Training(alpha0=8, alpha1=4, ridge=1e-2, query_step=20.0)
@@ -36,5 +36,6 @@ for classifier in ("attention", "pooled", "vectorised"):
         look,
     )
 axes.set(xscale="log", yscale="log", xlabel="samples per dimension, α1", ylabel="test error")
+tidy_log_ticks(axes)
 axes.legend()
 plt.show()

@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.kernel_approximation import Nystroem
 
 from sparsetoken import AttentionClassifier, TokenWise, digit_bags
+from sparsetoken.plotting import COLOURS, STYLE
 
 # %%
 # Train on bags of 10 images, on features of a kernel; a bag is positive if it holds a '9'.
@@ -55,10 +56,12 @@ for length in lengths:
 # %%
 # Error bars are standard errors over 300 test bags.
 
-figure, axes = plt.subplots()
-for (name, values), marker in zip(errors.items(), "osDv", strict=True):
+plt.rcParams.update(STYLE)
+figure, axes = plt.subplots(layout="constrained")
+looks = zip("osDv", ("black", "orange", "blue", "sky"), strict=True)
+for (name, values), (marker, colour) in zip(errors.items(), looks, strict=True):
     spread = np.sqrt(np.array(values) * (1 - np.array(values)) / 300)
-    axes.errorbar(lengths, values, spread, marker=marker, label=name)
+    axes.errorbar(lengths, values, spread, marker=marker, color=COLOURS[colour], label=name)
 axes.set_xscale("log")
 axes.set_xticks(lengths, [str(length) for length in lengths])
 axes.set_xlabel("images in a bag; trained on 10")

@@ -156,6 +156,11 @@ def answered(errors: list[float], target: float, se: float = 0.003, horizon: flo
     return _forecast("Model", curve, posterior, None, (target, 0.8, horizon))
 
 
+def test_no_measured_error_is_cut_off() -> None:
+    axes = answered([0.62, 0.40, 0.34, 0.28, 0.23, 0.19, 0.155], 0.1).plot()
+    assert axes.get_ylim()[1] > 0.623
+
+
 def test_verdicts() -> None:
     falling = [0.45, 0.40, 0.34, 0.28, 0.23, 0.19, 0.155]
     flat = [0.40, 0.30, 0.23, 0.21, 0.205, 0.202, 0.2]

@@ -38,7 +38,8 @@ def draw_forecast(found: "Forecast", posterior: CurvePosterior, axes: Any = None
     axes.set_xscale("log")
     axes.set_xlabel("training samples")
     axes.set_ylabel("test error")
-    axes.set_ylim(0, 1.1 * max(curve.guessing, high.max()))
+    highest = max(curve.guessing, high.max(), np.max(curve.errors + curve.standard_errors))
+    axes.set_ylim(0, 1.05 * highest)
     if found.required is not None:
         _mark_answer(axes, found.required)
     axes.set_title(f"{found.model}, {curve.samples:,} samples")
