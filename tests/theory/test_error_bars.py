@@ -36,7 +36,6 @@ from sparsetoken.theory import (
     misclassification,
     oracle_ranking,
     oracle_rules,
-    places,
     prediction,
     predictor,
     ranking,
@@ -400,11 +399,11 @@ def descent_bars() -> dict[str, float]:
 # Bars by the modules that know the differences between replicates.
 BARS: dict[str, tuple[tuple[Any, ...], Callable[[], dict[str, float]]]] = {
     "predict": (
-        (prediction,),
+        (prediction, misclassification),
         lambda: vars(predict(TASK, DRAWN, query=QUERY, tolerance=ANY).uncertainty),
     ),
     "the widest margin": (
-        (prediction,),
+        (prediction, misclassification),
         lambda: vars(
             predict(TASK, Training(1.0, 0.5, ridge=0.0), query=QUERY, tolerance=ANY).uncertainty
         ),
@@ -422,10 +421,6 @@ BARS: dict[str, tuple[tuple[Any, ...], Callable[[], dict[str, float]]]] = {
     ),
     "the best ranking": ((oracle_ranking,), lambda: bar_of(best_ranking(TASK, "bayes"))),
     "floor": ((floor,), lambda: vars(floor.floor(SEVERAL, 1.0, tolerance=ANY).uncertainty)),
-    "places": (
-        (places,),
-        lambda: {"overlap": places.places_law(8, 2, 7).sampling_error(2.0)},
-    ),
     "descend": ((descent,), descent_bars),
     "localise": (
         (localisation,),
@@ -458,7 +453,7 @@ def test_every_bar_of_an_error_or_a_ranking_holds_what_is_open_of_the_readout(
         found = predict(TASK, DRAWN, query=QUERY, tolerance=ANY)
         return {"test_error": found.uncertainty.test_error, **found.ranking.uncertainty}
 
-    before, solved = bars(), prediction.limit_readout
+    before, solved = bars(), predictor.limit_readout
 
     def less_sure(*arguments: Any) -> LimitReadout:
         found = solved(*arguments)
@@ -467,7 +462,7 @@ def test_every_bar_of_an_error_or_a_ranking_holds_what_is_open_of_the_readout(
         more[1::2] *= -1 if part == "replicate_weights" else 1
         return replace(found, **{part: getattr(found, part) + more})
 
-    monkeypatch.setattr(prediction, "limit_readout", less_sure)
+    monkeypatch.setattr(predictor, "limit_readout", less_sure)
     after = bars()
     for quantity, bar in before.items():
         assert after[quantity] > bar + 1e-5, quantity
