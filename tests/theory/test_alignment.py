@@ -135,9 +135,19 @@ def test_the_query_step_of_a_sharpness_gives_it(sharpness: float) -> None:
     assert found.replace(query_step=7.0) == training
 
 
+def test_a_sharpness_beyond_the_largest_query_step_takes_a_lower_temperature() -> None:
+    """In 10^5 tokens a step of 10^6 leaves the softmax at a sharpness of 0.16."""
+    task, training = Task(100_000, 1, 8.0), Training(8.0, 8.0, inverse_temperature=0.5)
+    found = with_sharpness(task, training, 3.0)
+    assert found.query_step <= 1e6
+    assert found.inverse_temperature in {5.0, 50.0}
+    assert align(task, found).sharpness == pytest.approx(3.0, rel=1e-12)
+
+
 def test_a_sharpness_out_of_reach_has_the_nearest_query_step() -> None:
     training = Training(4.0, 1.0, query_step=7.0)
-    assert with_sharpness(Task(10, 1, 4.0), training, 1e12).query_step == 1e6
+    farthest = with_sharpness(Task(10, 1, 4.0), training, 1e30)
+    assert (farthest.query_step, farthest.inverse_temperature) == (1e6, 1e6)
     assert with_sharpness(Task(10, 1, 4.0), training, 0.0).query_step == 1e-9
     # Each sample's own weight takes its margin beyond where the hinge ends: the query stays 0.
     still = Training(1e-6, 1.0, loss="hinge", readout_step=10.0, query_step=7.0)

@@ -56,7 +56,9 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     if is_new:
         axes.figure.set_size_inches(*_SIZE)
         settings = {**task.to_dict(), "dimension": found.dimension}
-        chosen = {name: training.to_dict()[name] for name in _CHOSEN}
+        known = training.to_dict()
+        names = (*_CHOSEN, *(["inverse_temperature"] if known["inverse_temperature"] != 1 else []))
+        chosen = {name: known[name] for name in names}
         sharing = "no split" if training.reuse else "split"
         title = f"{describe(settings)}\n{sharing}, {describe(chosen)}"
         axes.figure.suptitle(title, fontsize=8, color="0.35")

@@ -27,8 +27,9 @@ __all__ = [
 # Steps that are tried as cures: from so small that they change nothing to absurdly large.
 _STEPS = np.geomspace(1e-6, 1e6, 37)
 
-# The least and the largest query step of a `Training`.
+# The least and the largest query step of a `Training`, and its largest inverse temperature.
 _QUERY_STEPS = (1e-9, 1e6)
+_LARGEST_INVERSE = 1e6
 
 
 @dataclass(frozen=True)
@@ -126,14 +127,22 @@ def learnt_alignment(task: Task, training: Training) -> Alignment:
 def with_sharpness(task: Task, training: Training, sharpness: float) -> Training:
     """Return the training with the query step that makes the learnt query's β‖q‖ the sharpness.
 
-    Or with the nearest step that a training may have. A step changes nothing of a query of length
-    0: it is 1 then.
+    Where that is beyond the largest step that a training may have, as in long sequences, β rises by
+    powers of ten: only η_q β² enters. A step below the least is that one. A step changes nothing of a
+    query of length 0: it is 1 then.
     """
     unit = training.replace(query_step=1.0)
     found = learnt_alignment(task, unit).sharpness
     if found == 0:
         return unit
-    return unit.replace(query_step=float(np.clip(sharpness / found, *_QUERY_STEPS)))
+    least, largest = _QUERY_STEPS
+    step = sharpness / found
+    colder = 10.0 ** max(np.ceil(0.5 * np.log10(step / largest)), 0.0) if step > 0 else 1.0
+    temperature = min(colder * training.inverse_temperature, _LARGEST_INVERSE)
+    step *= (training.inverse_temperature / temperature) ** 2
+    return unit.replace(
+        query_step=float(np.clip(step, least, largest)), inverse_temperature=float(temperature)
+    )
 
 
 def _turned(task: Task, training: Training, **steps: float) -> bool:
