@@ -6,18 +6,22 @@ section 5.6). It takes O(nL + nd) time and memory.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from sparsetoken.arrays import Array
-from sparsetoken.losses import get_loss
-from sparsetoken.simulation.reduced import QueryState, chi, gaussian_columns
-from sparsetoken.simulation.sampling import first_places, sample_labels
+from sparsetoken.losses import Loss, get_loss
+from sparsetoken.simulation.reduced import BLOCK_ENTRIES, QueryState, chi, gaussian_columns
+from sparsetoken.simulation.sampling import sample_counts, sample_labels
 from sparsetoken.task import Task, Training
 from sparsetoken.validation import ParameterError
 
-__all__ = ["reduced_reused"]
+__all__ = ["TOKEN_ARRAYS", "reduced_reused"]
+
+# How many arrays (n, L) are held at once: noise along three directions, and each token's part in the query.
+TOKEN_ARRAYS = 4
 
 
 def reduced_reused(
@@ -43,72 +47,102 @@ def reduced_reused(
     loss = get_loss(training.loss)
     slope = float(loss.slope(np.zeros(1))[0])
     labels = sample_labels(task, count, rng)
-    signs = np.broadcast_to(labels[:, None], (count, task.length))
+    size = count * task.length
 
     # Along the signal: places are exchangeable, so the first ones are the informative ones.
     on_signal = rng.standard_normal((count, task.length))
-    on_signal += task.strength * (first_places(task, count, rng) & (labels > 0)[:, None])
+    informative = sample_counts(task, count, rng) * (labels > 0)
+    most = int(informative.max(initial=0))
+    on_signal[:, :most] += task.strength * (np.arange(most) < informative[:, None])
 
     # Along the readout's noise: the sum over samples of y times the noise is known, its length.
-    lost = [signs / math.sqrt(signs.size)]
-    on_readout = _conditional(lost, float(chi(dimension - 1, rng)), rng)
-    rate = -training.readout_step * slope / signs.size
-    readout = rate * np.array([np.sum(signs * on_signal), np.sum(signs * on_readout)])
+    signs = labels / math.sqrt(size)
+    length = float(chi(dimension - 1, rng))
+    on_readout = rng.standard_normal((count, task.length))
+    sums = on_readout.sum(axis=1)
+    change = (length - float(signs @ sums)) * signs
+    on_readout += change[:, None]
+    rate = -training.readout_step * slope / size
+    on_labels = np.array([labels @ on_signal.sum(axis=1), labels @ (sums + task.length * change)])
+    readout = rate * on_labels
     bias = -training.bias_step * slope * float(labels.mean())
 
-    scores = readout[0] * on_signal + readout[1] * on_readout
-    pooled = scores.mean(axis=1)
-    slopes = labels * loss.slope(labels * (pooled + bias))
-    parts = slopes[:, None] * (scores - pooled[:, None])
-    size = float(np.linalg.norm(parts))
+    parts = _parts((on_signal, on_readout), readout, labels, bias, loss)
+    norm = float(np.linalg.norm(parts))
 
-    # Along the query's noise: the sum of `parts` times the noise is known, and points against it.
-    lost.append(parts / size if size > 0 else np.zeros_like(parts))
-    on_query = _conditional(lost, -float(chi(dimension - 2, rng)), rng)
-    tokens = np.stack([on_signal, on_readout, on_query], axis=2)
-    rate = -training.query_step * training.inverse_temperature / signs.size
-    query = rate * np.einsum("nl,nlk->k", parts, tokens)
+    # Along the query's noise: the sum of `parts` times the noise is known, and points against it. They
+    # add up to 0 in each sample, so that they are orthogonal to the signs.
+    unit = 1 / norm if norm > 0 else 0.0
+    length = -float(chi(dimension - 2, rng))
+    on_query = rng.standard_normal((count, task.length))
+    on_query -= (float(signs @ on_query.sum(axis=1)) * signs)[:, None]
+    missing = unit * (length - unit * float(np.vdot(parts, on_query)))
+    for rows in _blocks(parts):
+        on_query[rows] += missing * parts[rows]
+    tokens = (on_signal, on_readout, on_query)
+    rate = -training.query_step * training.inverse_temperature / size
+    query = rate * np.array([np.vdot(parts, values) for values in tokens])
     norm = float(np.linalg.norm(query))
     cosine = float(query[0] / norm) if norm > 0 else 0.0
     length = float(np.linalg.norm(readout))
     state = QueryState(cosine, norm, float(readout[0] / length) if length > 0 else 0.0)
 
+    lost = (signs, unit, parts)
     features = _features(tokens, query, lost, training.inverse_temperature, dimension, rng, dtype)
     return state, features, labels
 
 
+def _parts(
+    tokens: tuple[Array, Array], readout: Array, labels: Array, bias: float, loss: Loss
+) -> Array:
+    """Return each token's part in the query (n, L): its sample's slope times its score less their mean."""
+    first, second = tokens
+    pooled = readout[0] * first.mean(axis=1) + readout[1] * second.mean(axis=1)
+    slopes = labels * loss.slope(labels * (pooled + bias))
+    parts = np.empty_like(first)
+    for rows in _blocks(parts):
+        scores = readout[0] * first[rows] + readout[1] * second[rows]
+        parts[rows] = slopes[rows, None] * (scores - pooled[rows, None])
+    return parts
+
+
+def _blocks(tokens: Array) -> Iterator[slice]:
+    """Yield rows of (n, L) that stay in the processor's cache together."""
+    count, length = tokens.shape
+    size = max(1, BLOCK_ENTRIES // length)
+    return (slice(start, start + size) for start in range(0, count, size))
+
+
 def _features(
-    tokens: Array,
+    tokens: tuple[Array, ...],
     query: Array,
-    lost: list[Array],
+    lost: tuple[Array, float, Array],
     inverse_temperature: float,
     dimension: int,
     rng: np.random.Generator,
     dtype: DTypeLike,
 ) -> Array:
-    """Draw the attention features, given the tokens (n, L, 3) along the three known directions.
+    """Draw the attention features, given the tokens (n, L) along each of three known directions.
 
-    Across these the tokens' noise is new, but for its products with the arrays in `lost`, which are 0.
+    Across these the tokens' noise is new, but for its products with two unit arrays (n, L), which are
+    0: `lost` are the rows of the first, (n,), and a factor of the second with that.
     """
-    weights = _softmax(inverse_temperature * (tokens @ query))
-    frame = _frame(query, float(np.linalg.norm(query)))
-    means = np.einsum("nl,nlk->nk", weights, tokens) @ frame.T
-    spread = np.sqrt(np.vecdot(weights, weights))
-    columns = np.stack([np.vecdot(weights, part) for part in lost], axis=1)
-    noise = gaussian_columns(len(tokens), 0, dimension - 3, rng, dtype)
-    features = np.empty((len(tokens), 3 + noise.shape[1]), dtype=noise.dtype)
-    features[:, :3] = means
+    signs, unit, parts = lost
+    count = len(signs)
+    along, columns, spread = np.empty((count, 3)), np.empty((count, 2)), np.empty(count)
+    columns[:, 0] = signs
+    for rows in _blocks(parts):
+        here = [values[rows] for values in tokens]
+        scores = sum(part * values for part, values in zip(query, here, strict=True))
+        weights = _softmax(inverse_temperature * scores)
+        along[rows] = np.stack([np.vecdot(weights, values) for values in here], axis=1)
+        spread[rows] = np.sqrt(np.vecdot(weights, weights))
+        columns[rows, 1] = unit * np.vecdot(weights, parts[rows])
+    noise = gaussian_columns(count, 0, dimension - 3, rng, dtype)
+    features = np.empty((count, 3 + noise.shape[1]), dtype=noise.dtype)
+    features[:, :3] = along @ _frame(query, float(np.linalg.norm(query))).T
     features[:, 3:] = _without(noise, columns / spread[:, None]) * spread[:, None]
     return features
-
-
-def _conditional(lost: list[Array], last: float, rng: np.random.Generator) -> Array:
-    """Draw normals (n, L) whose products with the unit arrays in `lost` are 0, but `last` for the last."""
-    noise = rng.standard_normal(lost[0].shape)
-    for unit in lost:
-        noise -= float(np.vdot(unit, noise)) * unit
-    noise += last * lost[-1]
-    return noise
 
 
 def _softmax(scores: Array) -> Array:
