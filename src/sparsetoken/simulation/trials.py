@@ -17,6 +17,7 @@ from sparsetoken.records import FEW_POSITIVES, LOCALISATION, METRICS, UNCERTAINT
 from sparsetoken.simulation.draws import DRAWS
 from sparsetoken.simulation.protocol import WAYS, Protocol, Trained
 from sparsetoken.simulation.random_streams import stream
+from sparsetoken.simulation.reused import TOKEN_ARRAYS
 from sparsetoken.simulation.sampling import SAMPLERS
 from sparsetoken.task import Query, Task, Training, check_reuse
 from sparsetoken.uncertainty import mean_and_error
@@ -342,7 +343,7 @@ def run_trial(
     _check(task, dimension, trial, classifier, query, sampler, at, seed, fresh_test, dtype)
     check_reuse(training.reuse, query)
     _check_usage(classifier, sampler, at_sharpness, recalibrate, metrics, fresh_test)
-    _require_memory(task, training, dimension, classifier, dtype)
+    _require_memory(task, training, dimension, classifier, dtype, given=query is not None)
     check_separable = validation.boolean("check_separable", check_separable)
     begin = time.perf_counter()
     settings = {
@@ -597,10 +598,17 @@ def _check_usage(
 
 
 def _require_memory(
-    task: Task, training: Training, dimension: int, classifier: str, dtype: str
+    task: Task, training: Training, dimension: int, classifier: str, dtype: str, *, given: bool
 ) -> None:
-    """Raise a MemoryError before any work if the features alone are larger than the memory."""
+    """Raise a MemoryError before any work if the features alone are larger than the memory.
+
+    Or, where the query is learnt from the samples that train the readout, the tokens' noise.
+    """
     samples = round(training.alpha1 * dimension)
-    columns = DRAWS[classifier].columns(task, dimension)
+    draws = DRAWS[classifier]
+    columns = draws.columns(task, dimension)
     needed = samples * min(samples, columns) * np.dtype(dtype).itemsize
     require_memory(f"dimension = {dimension}, for the features,", needed)
+    if training.reuse and draws.takes_query and not given:
+        noise = 8.0 * TOKEN_ARRAYS * samples * task.length
+        require_memory(f"length = {task.length}, for the tokens that are used twice,", noise)
