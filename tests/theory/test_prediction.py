@@ -393,6 +393,9 @@ def test_points_grow_by_what_is_missing_and_fall_by_what_is_spare() -> None:
     assert growth({10: 1e-4 * 2**0.79}, 1e-4) == 1
     assert growth({10: 1e-4 * 2**1.59}, 1e-4) == 2
     assert growth({10: 1e-4 * 2**-1.61}, 1e-4) == -2
+    # One bar of few points says little of how many it takes; two say how it falls.
+    assert growth({7: 0.1}, 1e-3) == 4
+    assert growth({5: 0.4, 7: 0.1}, 1e-3) == 9
     # What fell more slowly than hoped for takes more, and each further try at least one more.
     assert growth({8: 4e-4, 10: 2e-4}, 1e-4) == 2
     assert growth({8: 4e-4, 9: 3e-4, 10: 1.01e-4}, 1e-4) == 2

@@ -46,6 +46,10 @@ _LAST_COARSE = 9
 _FASTEST = 0.8
 _SLOWEST = 0.3
 
+# Powers of two that points grow by at the most before it was seen how the error falls: that of few points
+# can be far too large, and fifty times as many cost more than a look in between.
+_FIRST_GROWTH = 4
+
 # Where quadrature and tables make more than one such part of the wanted error, they are made finer.
 _NUMERICAL_PART = 3
 
@@ -385,4 +389,6 @@ def _growth(errors: dict[int, float], tolerance: float) -> int:
         rate = float(np.clip(fell, _SLOWEST, _FASTEST))
     excess = np.clip(np.log2(errors[last] / tolerance), -LAST_SIZE, LAST_SIZE)
     growth = int(np.ceil(excess / rate))
+    if len(errors) == 1:
+        growth = min(growth, _FIRST_GROWTH)
     return max(1, len(errors) - 1, growth) if excess > 0 else growth
