@@ -23,6 +23,7 @@ from sparsetoken import (
     read_study,
     simulate,
 )
+from sparsetoken.numerics import memory
 from sparsetoken.planning import best_training
 from sparsetoken.planning.best_training import (
     TrainingSearch,
@@ -31,7 +32,7 @@ from sparsetoken.planning.best_training import (
     total_samples,
 )
 from sparsetoken.planning.crossing import least_enough
-from sparsetoken.planning.plan import most_predictions
+from sparsetoken.planning.plan import _few_of_a_class, most_predictions
 from sparsetoken.planning.plan_check import _assured, _disagreement
 from sparsetoken.planning.sensitivity import anti_alignments, sensitivities
 from sparsetoken.task import Training
@@ -399,6 +400,16 @@ def test_rare_positives_warn_of_anti_alignment_with_the_cure() -> None:
     assert not list(anti_alignments(TASK, training))
 
 
+def test_samples_that_may_hold_no_positive_are_told() -> None:
+    """With 1 % positives and 67 samples every second study has none."""
+    rare, training = Task(80, 4, 8.0, 0.01), Training(67 / 64, 67 / 64, reuse=True)
+    (text,) = _few_of_a_class(rare, training, 64)
+    assert text.startswith("67 samples hold 0.67 positives on average, and may hold none")
+    (text,) = _few_of_a_class(rare.replace(positive_rate=0.99), Training(1.0, 10.0), 64)
+    assert text.startswith("64 samples, the smaller part, hold 0.64 negatives")
+    assert not list(_few_of_a_class(rare, training, 640))
+
+
 def test_sensitivity_is_what_prediction_says_and_sorted() -> None:
     training = Training(alpha0=2, alpha1=2, query_step=40)
     found, predictions = sensitivities(TASK, training, "error", target=0.1, dimension=100)
@@ -684,3 +695,25 @@ def test_a_picture_of_areas_has_a_floor_too() -> None:
 def test_bad_input_is_refused_by_name(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         plan(TASK, **{"dimension": 50, **change})
+
+
+def test_a_plan_that_no_study_fits_into_the_memory_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples that are used twice are drawn token by token."""
+    pages = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 4 * 8 * 20 * 400 - 1}
+    monkeypatch.setattr(memory.os, "sysconf", pages.__getitem__)
+    task = Task(20, 1, 6.0)
+    found = plan(task, dimension=50, samples=400, trials=2, losses=("logistic",))
+    assert found.training is not None
+    assert found.training.reuse
+    assert found.assurance is None
+    assert "not checked by simulated studies: length = 20, for the tokens" in found.warnings[0]
+
+
+def test_long_sequences_have_the_sharpness_that_they_need() -> None:
+    """With a query step of 10^6, its largest, the softmax of 10^5 tokens is as good as flat."""
+    task = Task(100_000, 1, 8.0)
+    training = VariedTraining(1000.0, sharpness=3.0, bias_step=1.0).training(task)
+    assert align(task, training).sharpness == pytest.approx(3.0)
+    told = str(replace(planned(), task=task, training=training))
+    assert f"inverse temperature {training.inverse_temperature:g} (sharpness 3)" in told
+    assert "inverse temperature" not in str(planned())

@@ -60,6 +60,8 @@ _BUDGETS = (2e-5, 1e6)
 # Samples that are reused are drawn from three coordinates of their noise on.
 _LEAST_DRAWN = 3
 _NO_STUDY = "its default with trials = 0: none is simulated"
+# With so many of a class on average, one in 150 studies has none of it.
+_FEW_OF_A_CLASS = 5
 # An error bar that changes no digit of a rate.
 _UNSEEN = 5e-5
 # Another classifier is recommended for a budget if its error is below this share.
@@ -298,15 +300,12 @@ def plan(
         predictions=predictions,
     )
     drafted = _drafted(nothing, search, searched, workers, count.more)
-    if drafted.training is not None and trials:
+    unchecked: tuple[str, ...] = ()
+    if trials:
         options = {"trials": trials, "seed": seed, "workers": workers}
-        wanted = (metric, drafted.target, assurance)
-        checked = check_plan(
-            task, drafted.training, dimension, _value(drafted), wanted, count.one_more, options
-        )
-        drafted = replace(drafted, assurance=checked)
+        drafted, unchecked = _checked(drafted, assurance, count.one_more, options)
     exhausted = searched is not None and searched.exhausted
-    return replace(drafted, warnings=tuple(_warnings(drafted, exhausted)))
+    return replace(drafted, warnings=(*unchecked, *_warnings(drafted, exhausted)))
 
 
 def most_predictions() -> int:
@@ -384,6 +383,23 @@ def _drafted(
     )
 
 
+def _checked(
+    drafted: Plan, assurance: float, one_more: Callable[[], None], options: dict[str, Any]
+) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan with what simulated studies say of it, or with the reason why there are none.
+
+    It took a long search and stands without them.
+    """
+    if drafted.training is None:
+        return drafted, ()
+    wanted = (drafted.metric, drafted.target, assurance)
+    settings = (drafted.task, drafted.training, drafted.dimension, _value(drafted), wanted)
+    try:
+        return replace(drafted, assurance=check_plan(*settings, one_more, options)), ()
+    except MemoryError as error:
+        return drafted, (f"The plan was not checked by simulated studies: {error}.",)
+
+
 def _value(found: Plan) -> float:
     value = found.test_error if found.metric == "error" else found.auc
     assert value is not None
@@ -432,6 +448,7 @@ def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
             f"So few samples teach nothing: always naming the more frequent class errs "
             f"{rate_text(chance)} too."
         )
+    yield from _few_of_a_class(drafted.task, drafted.training, drafted.dimension)
     cosine = learnt_alignment(drafted.task, drafted.training).alignment
     if 0 <= cosine < _WEAK_ALIGNMENT and not hopeless:
         yield (
@@ -441,6 +458,19 @@ def _warnings(drafted: Plan, exhausted: bool) -> Iterator[str]:
     yield from anti_alignments(drafted.task, drafted.training)
     if drafted.assurance is not None and drafted.assurance.disagreement:
         yield drafted.assurance.disagreement
+
+
+def _few_of_a_class(task: Task, training: Training, dimension: int) -> Iterator[str]:
+    """Warn where samples of the rarer class may be missing altogether, which no theory sees."""
+    samples = round(min(training.alpha0, training.alpha1) * dimension)
+    name = "positives" if task.positive_rate <= 0.5 else "negatives"
+    expected = chance_of("error", task) * samples
+    if expected < _FEW_OF_A_CLASS:
+        part = "" if training.reuse else ", the smaller part,"
+        yield (
+            f"{samples:,} samples{part} hold {expected:.2g} {name} on average, and may hold none: theory "
+            "is of far more of either class."
+        )
 
 
 def _rival_warning(one: Alternative, drafted: Plan) -> Iterator[str]:
@@ -498,8 +528,11 @@ def _training_lines(found: Plan, training: Training, aim: str) -> Iterator[str]:
     sharpness = learnt_alignment(found.task, training).sharpness
     steps = (
         f"readout step {training.readout_step:.3g}, bias step {training.bias_step:.3g}, "
-        f"query step {training.query_step:.3g} (sharpness {sharpness:.2g})"
+        f"query step {training.query_step:.3g}"
     )
+    if training.inverse_temperature != 1:
+        steps += f", inverse temperature {training.inverse_temperature:.3g}"
+    steps += f" (sharpness {sharpness:.2g})"
     yield f"  {training.loss} loss, ridge {training.ridge:.3g}, {steps}"
     if found.widths:
         yield f"  nearly as good: {', '.join(_width_text(*item) for item in found.widths.items())}"
