@@ -1,6 +1,6 @@
 """The whole state of the page, as a typed record that lives in the address bar.
 
-A state is a `View` and the settings it shows. `to_address()` writes it as the query of an address,
+A state is a view and the settings it shows. `to_address()` writes it as the query of an address,
 only what differs from the defaults; `from_address()` reads and checks it. Controls are described
 by `controls()`, from the fields of `Task`, `Training` and `Query` themselves, so that a new field
 appears on the page by itself.
@@ -259,37 +259,13 @@ class State:
 
     def __post_init__(self) -> None:
         validation.choice("view", self.view, VIEWS)
-        kind = VIEWS[self.view]
-        self._fill("over", self.over or kind.over)
-        self._fill("second", self.second or kind.second)
-        self._fill("quantity", self.quantity or kind.quantities[0])
-        for name in ("logarithmic", "logarithmic_y"):
-            if getattr(self, name) is None:
-                self._fill(name, getattr(kind, name))
-        validation.choice("quantity", self.quantity, kind.quantities)
-        if not self.classifiers:
-            self._fill("classifiers", kind.at_first or kind.classifiers)
-        for name in self.classifiers:
-            validation.choice("classifiers", name, kind.classifiers)
-        if self.quantity != "test_error" and set(self.classifiers) == {"floor"}:
-            raise ParameterError("classifiers", self.classifiers, "one more: the floor is an error")
-        if kind.most and len(self.classifiers) > kind.most:
-            accepted = f"at most {kind.most}: this view draws their difference"
-            raise ParameterError("classifiers", self.classifiers, accepted)
-        _at_most("length", self.task.length)
-        for name, low in (("points", 2), ("dimension", 2), ("trials", 1), ("draw", 0)):
-            self._fill(name, validation.integer(name, getattr(self, name), low=low))
-        for name in ("points", "dimension", "trials"):
-            _at_most(name, getattr(self, name))
-        validation.real("error", self.error, low=0, high=0.5, inclusive=False)
+        self._fill_from_view()
+        self._check_lines()
+        self._check_sizes()
         if self.given_query:  # no samples were used for it
             self._fill("training", self.training.replace(reuse=False))
         self._check_axes()
-        if len(self.pins) > LIMITS["pins"]:
-            raise ParameterError("pins", len(self.pins), f"at most {LIMITS['pins']}")
-        for state in self.pinned():
-            if state.pins:
-                raise ParameterError("pins", state.pins, "addresses without pins of their own")
+        self._check_pins()
 
     def pinned(self) -> list["State"]:
         """Return the states whose lines stay for comparison."""
@@ -297,6 +273,43 @@ class State:
 
     def _fill(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def _fill_from_view(self) -> None:
+        """Take from the view what is not given."""
+        kind = VIEWS[self.view]
+        self._fill("over", self.over or kind.over)
+        self._fill("second", self.second or kind.second)
+        self._fill("quantity", self.quantity or kind.quantities[0])
+        self._fill("classifiers", self.classifiers or kind.at_first or kind.classifiers)
+        for name in ("logarithmic", "logarithmic_y"):
+            if getattr(self, name) is None:
+                self._fill(name, getattr(kind, name))
+
+    def _check_lines(self) -> None:
+        kind = VIEWS[self.view]
+        validation.choice("quantity", self.quantity, kind.quantities)
+        for name in self.classifiers:
+            validation.choice("classifiers", name, kind.classifiers)
+        if self.quantity != "test_error" and set(self.classifiers) == {"floor"}:
+            raise ParameterError("classifiers", self.classifiers, "one more: the floor is an error")
+        if kind.most and len(self.classifiers) > kind.most:
+            accepted = f"at most {kind.most}: this view draws their difference"
+            raise ParameterError("classifiers", self.classifiers, accepted)
+
+    def _check_sizes(self) -> None:
+        _at_most("length", self.task.length)
+        for name, low in (("points", 2), ("dimension", 2), ("trials", 1), ("draw", 0)):
+            self._fill(name, validation.integer(name, getattr(self, name), low=low))
+        for name in ("points", "dimension", "trials"):
+            _at_most(name, getattr(self, name))
+        validation.real("error", self.error, low=0, high=0.5, inclusive=False)
+
+    def _check_pins(self) -> None:
+        if len(self.pins) > LIMITS["pins"]:
+            raise ParameterError("pins", len(self.pins), f"at most {LIMITS['pins']}")
+        for state in self.pinned():
+            if state.pins:
+                raise ParameterError("pins", state.pins, "addresses without pins of their own")
 
     def _check_axes(self) -> None:
         if self.view == "inside":

@@ -28,6 +28,7 @@ from sparsetoken.plotting import (
     tidy_log_ticks,
 )
 from sparsetoken.records import share_text
+from sparsetoken.task import Training
 from sparsetoken.theory.floor import floor_curve
 from sparsetoken.theory.laws import LAWS
 from sparsetoken.theory.predictor import predict
@@ -55,13 +56,7 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     is_new, axes = axes is None, axes_to_draw_in(axes)
     if is_new:
         axes.figure.set_size_inches(*_SIZE)
-        settings = {**task.to_dict(), "dimension": found.dimension}
-        known = training.to_dict()
-        names = (*_CHOSEN, *(["inverse_temperature"] if known["inverse_temperature"] != 1 else []))
-        chosen = {name: known[name] for name in names}
-        sharing = "no split" if training.reuse else "split"
-        title = f"{describe(settings)}\n{sharing}, {describe(chosen)}"
-        axes.figure.suptitle(title, fontsize=8, color="0.35")
+        axes.figure.suptitle(_title(found, training), fontsize=8, color="0.35")
     samples = found.samples * _MULTIPLES
     field, _ = GOALS[found.metric]
     outcomes = [
@@ -84,6 +79,14 @@ def draw_plan(found: "Plan", axes: Any = None) -> Any:
     tidy_log_ticks(axes)
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return axes
+
+
+def _title(found: "Plan", training: Training) -> str:
+    settings = {**found.task.to_dict(), "dimension": found.dimension}
+    known = training.to_dict()
+    names = (*_CHOSEN, *(["inverse_temperature"] if known["inverse_temperature"] != 1 else []))
+    chosen = {name: known[name] for name in names}
+    return f"{describe(settings)}\n{'no split' if training.reuse else 'split'}, {describe(chosen)}"
 
 
 def _best_linear(found: "Plan", name: str, samples: Array) -> list[float]:

@@ -19,7 +19,7 @@ from sparsetoken.losses import get_loss
 from sparsetoken.simulation.draws import DRAWS, ClassifierDraws, orthogonal
 from sparsetoken.simulation.geometry import Geometry
 from sparsetoken.simulation.reduced import BLOCK_ENTRIES, QueryState, reduced_query
-from sparsetoken.simulation.sampling import sample
+from sparsetoken.simulation.sampling import Sample, sample
 from sparsetoken.task import Query, Task, Training
 
 __all__ = ["WAYS", "Protocol", "Trained", "train_plain", "train_reduced"]
@@ -100,21 +100,8 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
     task, training, dimension, draws = protocol.head
     signal = rng.standard_normal(dimension)
     signal /= np.linalg.norm(signal)
-    state, vector, query, first = None, None, None, None
-    if draws.takes_query and protocol.query is not None:
-        state = _given(protocol.query, training)
-        vector = state.norm * _with_cosine(signal, state.alignment, rng)
-    elif draws.takes_query:
-        first = sample(
-            task, _count(training.alpha0, dimension), dimension=dimension, rng=rng, signal=signal
-        )
-        weights, bias = first_step(first.X, first.y, training)
-        vector = query_step(first.X, first.y, weights, bias, training)
-        state = QueryState(
-            _cosine(vector, signal), float(np.linalg.norm(vector)), _cosine(weights, signal)
-        )
-    if state is not None:
-        query = state.seen(training)
+    state, vector, first = _plain_query(protocol, signal, rng)
+    query = None if state is None else state.seen(training)
     if first is not None and protocol.reuses:
         second = first
     else:
@@ -136,6 +123,25 @@ def train_plain(protocol: Protocol, rng: np.random.Generator) -> Trained:
 
     geometry = draws.plain_geometry(readout, task, signal, vector, protocol.at_test(query))
     return Trained(state, readout, geometry, fresh_error, separable)
+
+
+def _plain_query(
+    protocol: Protocol, signal: Array, rng: np.random.Generator
+) -> tuple[QueryState | None, Array | None, Sample | None]:
+    """Return the query, its vector and the samples that it was learnt from, where there are such."""
+    task, training, dimension, draws = protocol.head
+    if not draws.takes_query:
+        return None, None, None
+    if protocol.query is not None:
+        state = _given(protocol.query, training)
+        return state, state.norm * _with_cosine(signal, state.alignment, rng), None
+    first = sample(
+        task, _count(training.alpha0, dimension), dimension=dimension, rng=rng, signal=signal
+    )
+    weights, bias = first_step(first.X, first.y, training)
+    vector = query_step(first.X, first.y, weights, bias, training)
+    norm = float(np.linalg.norm(vector))
+    return QueryState(_cosine(vector, signal), norm, _cosine(weights, signal)), vector, first
 
 
 # A way to train for each of `SAMPLERS`.

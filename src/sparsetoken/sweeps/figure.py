@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from sparsetoken.plotting import Look
+
 __all__ = ["Summary", "draw_store", "summarise"]
 
 _MOST_PANELS = 12
@@ -170,37 +172,43 @@ def _groups(cells: Iterable[Summary], names: list[str]) -> dict[tuple[Any, ...],
 
 
 def _draw_panel(axes: "Axes", cells: list[Summary], x: str) -> None:
-    from sparsetoken.plotting import draw_band, draw_simulation, look_of
+    """Draw for each classifier a line of theory, and dots for each dimension."""
+    from sparsetoken.plotting import look_of
 
     several = len({cell.settings.get("dimension") for cell in cells}) > 1 and x != "dimension"
     for (classifier,), members in _groups(cells, ["classifier"]).items():
         look = look_of(classifier or "attention")
-        # Theory is the same for all dimensions: one line is enough.
-        line = {c.settings[x]: c.compared for c in members if c.compared.theory is not None}
-        if line:
-            heights, bars = zip(
-                *((one.theory, one.bar or 0.0) for one in line.values()), strict=True
-            )
-            draw_band(axes, list(line), heights, bars, look)
-        by_dimension = _groups(members, ["dimension"] if several else [])
-        for number, (dimension, dots) in enumerate(by_dimension.items()):
-            seen = {c.settings[x]: c.compared for c in dots if c.compared.mean is not None}
-            if not seen:
-                continue
-            means, errors = zip(
-                *((one.mean, one.standard_error or 0.0) for one in seen.values()), strict=True
-            )
-            marker = _MARKERS[number % len(_MARKERS)] if several else look.marker
-            label = f"{look.label}, d = {dimension[0]}" if several else None
-            draw_simulation(
-                axes,
-                list(seen),
-                means,
-                errors,
-                look,
-                label=label or (None if line else look.label),
-                fmt=marker,
-            )
+        has_line = _draw_line(axes, members, x, look)
+        if not several:
+            _draw_dots(axes, members, x, look, None if has_line else look.label, look.marker)
+            continue
+        for number, ((dimension,), dots) in enumerate(_groups(members, ["dimension"]).items()):
+            marker = _MARKERS[number % len(_MARKERS)]
+            _draw_dots(axes, dots, x, look, f"{look.label}, d = {dimension}", marker)
+
+
+def _draw_line(axes: "Axes", cells: list[Summary], x: str, look: "Look") -> bool:
+    """Draw theory, which is the same for all dimensions, as one line; return whether there is any."""
+    from sparsetoken.plotting import draw_band
+
+    line = {c.settings[x]: c.compared for c in cells if c.compared.theory is not None}
+    if line:
+        heights, bars = zip(*((one.theory, one.bar or 0.0) for one in line.values()), strict=True)
+        draw_band(axes, list(line), heights, bars, look)
+    return bool(line)
+
+
+def _draw_dots(
+    axes: "Axes", cells: list[Summary], x: str, look: "Look", label: str | None, marker: str
+) -> None:
+    from sparsetoken.plotting import draw_simulation
+
+    seen = {c.settings[x]: c.compared for c in cells if c.compared.mean is not None}
+    if seen:
+        means, errors = zip(
+            *((one.mean, one.standard_error or 0.0) for one in seen.values()), strict=True
+        )
+        draw_simulation(axes, list(seen), means, errors, look, label=label, fmt=marker)
 
 
 def _label(

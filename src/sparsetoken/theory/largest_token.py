@@ -167,19 +167,16 @@ class LargestTokenErrors:
     def _law(
         self, label: int, part: Stratum, strength: float, sharpness: float, mean: bool
     ) -> "_OneToken | _Mean":
+        """Return the law of the score of the sequences of one label and stratum."""
         if mean:
             most = _ALL_TOKENS if self._task.length <= _ALL_TOKENS else EXPLICIT
             tokens, _ = self._drawn(part, part.counts, None, most)
             return _mean_law(tokens, strength, sharpness, self._task.length)
         sharpness = max(sharpness, _LEAST_SHARPNESS)
+        # Integrated is over an informative token, if there is one; `counts` are the others.
         chosen = 0 if part.counts[0] else 1
         counts = (part.counts[0] - 1, part.counts[1]) if not chosen else (0, part.counts[1] - 1)
-        tail: Tail | None = None
-        if self._rare and label > 0 and counts[0]:
-            tail = "low"
-        elif self._rare and label < 0 and self._task.counts.values[-1] > 1:
-            # Attention to several tokens is mild: one high token alone makes no false alarm.
-            tail = "high"
+        tail = self._tail(label, counts)
         tokens, weight = self._drawn(part, counts, tail)
         # Without informative tokens among those drawn nothing depends on the strength.
         key = (counts, part.stream, tail, sharpness, strength if counts[0] else None)
@@ -195,6 +192,15 @@ class LargestTokenErrors:
             weight=weight,
             length=None if self._normalised else self._task.length,
         )
+
+    def _tail(self, label: int, counts: tuple[int, int]) -> Tail | None:
+        """Return where the tokens beside the integrated one make rare errors, None for nowhere."""
+        if self._rare and label > 0 and counts[0]:
+            return "low"
+        # Attention to several tokens is mild: one high token alone makes no false alarm.
+        if self._rare and label < 0 and self._task.counts.values[-1] > 1:
+            return "high"
+        return None
 
     def _drawn(
         self, part: Stratum, counts: tuple[int, int], tail: Tail | None, most: int = EXPLICIT
