@@ -25,6 +25,7 @@ from sparsetoken import (
     localise,
     oracle,
     predict,
+    required_strength,
 )
 from sparsetoken.arrays import Array
 from sparsetoken.theory.alignment import QueryStep
@@ -396,3 +397,14 @@ def test_steps_move_towards_the_signal_as_with_a_fixed_number() -> None:
     random, *fixed = (descend(task, steps, tolerance=1e-2) for task in tasks)
     ends = [states[1].alignment for states in fixed]
     assert min(ends) < random[1].alignment < max(ends)
+
+
+@pytest.mark.parametrize("classifier", ["attention", "elementwise", "bayes", "pooled"])
+def test_no_strength_is_looked_for_below_what_silent_positives_err(classifier: str) -> None:
+    """P(R = 0) = 0.4: with half of the labels positive 0.2 of all are noise."""
+    task = Task(20, CountTable({0: 0.4, 1: 0.6}), 1.0)
+    found = required_strength(task, error=0.199, classifier=classifier)
+    assert found.strength == math.inf
+    assert found.solution.steps == 0
+    assert "err in 0.2" in found.solution.message
+    assert required_strength(task, error=0.21, classifier=classifier).strength < 30

@@ -271,19 +271,25 @@ class _StrengthSearch:
 
         `near` is the answer to a similar question.
         """
+        # Positives without an informative token look like negatives, at any strength.
+        silent = min(self._task.positive_rate * self._task.silent_rate, self._ceiling)
+        if self._error <= silent:
+            return self._unreachable(f"sequences without a signal alone err in {silent:.3g}")
         known = near is not None and np.isfinite(near.uncertainty)
         rough = near.strength if near is not None and known else self._first()
         for _ in range(_ROUNDS):
             self._fix(self._judge.at_best(rough, self._rare))
             following = self._root(rough)
             if following > _LARGEST_STRENGTH:
-                detail = f"no strength up to {_LARGEST_STRENGTH:g} is enough"
-                solution = Solution(Status.BEYOND_REACH, 0.0, self._steps, detail)
-                return RequiredStrength(np.inf, np.inf, None, solution)
+                return self._unreachable(f"no strength up to {_LARGEST_STRENGTH:g} is enough")
             moved, rough = abs(following - rough), following
             if moved < _SETTLED * rough or self._fixed is self._judge:
                 break
         return self._polished(rough)
+
+    def _unreachable(self, detail: str) -> RequiredStrength:
+        solution = Solution(Status.BEYOND_REACH, 0.0, self._steps, detail)
+        return RequiredStrength(np.inf, np.inf, None, solution)
 
     def _first(self) -> float:
         """Return the lesser of what averages need and about what one token above all others needs."""
