@@ -188,7 +188,7 @@ def test_no_signal_is_out_of_reach_of_everyone() -> None:
 def test_the_fewest_samples_are_told_with_what_they_reach() -> None:
     """An easy target takes the ten samples that a plan has at the least: values are theirs."""
     task = Task(9, 4, 8.66)
-    found = plan(task, dimension=37, error=0.485, trials=0)
+    found = plan(task, dimension=37, error=0.485, trials=0, losses=("square",))
     assert found.samples == 10
     rivals = {one.name: one for one in found.alternatives}
     assert {one.samples for one in rivals.values()} == {10}

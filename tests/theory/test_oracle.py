@@ -299,6 +299,7 @@ def test_attention_is_fitted_to_other_points_than_those_that_judge_it() -> None:
     rule = rule_for(Task(100, 1, 3.0), "attention", "sigmoid", None)
     fixed = rule.at_best(3.0, rare=False)
     assert {stream for _, stream, _ in rule._known} == {FIT}
+    fixed.searched = False  # nothing is added for sharpnesses nearby
     found = fixed.judged(3.0, rare=False, tolerance=1.0)
     (size,) = {size for size, stream, _ in rule._known if stream == JUDGE}
     judging = rule._errors(3.0, found.sharpness, size, JUDGE, False)
@@ -306,8 +307,10 @@ def test_attention_is_fitted_to_other_points_than_those_that_judge_it() -> None:
     assert found.threshold == fitted.least()[1]
     assert found.test_error == pytest.approx(judging.error(found.threshold), rel=1e-12)
     assert judging.least()[0] < found.test_error
-    # What a threshold that knows the points would gain is in the bar.
-    assert found.uncertainty > found.test_error - judging.least()[0]
+    # What a threshold that knows the points would gain is in the bar, beside what they differ by.
+    alone = MeasuredError.of(*judging.terms(found.threshold), 0.0).uncertainty
+    gain = found.test_error - judging.least()[0]
+    assert found.uncertainty == pytest.approx(alone + gain, rel=1e-9)
 
 
 def test_an_error_below_rounding_is_bounded() -> None:
@@ -447,7 +450,9 @@ def test_of_the_points_of_the_likelihood_ratio_only_the_last_are_kept(
     assert rule.quick(2.0, False) == first
 
 
-def test_sharpnesses_that_few_points_cannot_tell_apart_are_judged_on_more() -> None:
+def test_sharpnesses_that_few_points_cannot_tell_apart_are_judged_on_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     task = Task(1000, 1, 3.16)
     rule = rule_for(task, "attention", "sigmoid", None)
     fixed = rule.at_best(3.16, rare=False)
@@ -462,6 +467,9 @@ def test_sharpnesses_that_few_points_cannot_tell_apart_are_judged_on_more() -> N
     both = fixed.judged(3.16, False, 1.0)
     assert both.test_error == alone.test_error
     assert both.uncertainty >= alone.uncertainty
+    monkeypatch.setattr(oracle_rules._Judgement, "gain", lambda *_: 1e-3)
+    open_still = fixed.judged(3.16, False, 1.0)
+    assert open_still.uncertainty == pytest.approx(alone.uncertainty + 1e-3, rel=1e-9)
 
 
 def test_a_smaller_tolerance_gives_a_smaller_bar() -> None:
