@@ -100,3 +100,13 @@ def test_long_sequences_take_fewer_points_of_the_law():
     long, short = geometry._sobol(1000), geometry._sobol(10)
     assert len(short) == 1024
     assert long.size <= geometry.LAW_ENTRIES // geometry.REPLICATES
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 23])
+def test_every_fresh_sample_counts_and_none_twice(count, monkeypatch):
+    # One readout that is always wrong and one that is always right, in blocks of ten samples.
+    monkeypatch.setattr("sparsetoken.simulation.geometry.BLOCK_ENTRIES", 20)
+    task, rng = Task(2, 1, 10.0), np.random.default_rng(0)
+    for sign, error in ((-1.0, 1.0), (1.0, 0.0)):
+        geometry = PooledGeometry(on_signal=sign, norm=1e-9, bias=-0.5 * sign)
+        assert geometry.fresh_error(task, count, rng) == error
