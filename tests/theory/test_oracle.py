@@ -1,6 +1,8 @@
 import itertools
+import re
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -472,6 +474,17 @@ def test_sharpnesses_that_few_points_cannot_tell_apart_are_judged_on_more(
     assert open_still.uncertainty == pytest.approx(alone.uncertainty + 1e-3, rel=1e-9)
 
 
+def test_what_the_same_points_leave_open_of_two_rules_is_no_less_than_their_noise() -> None:
+    """Of two rules whose errors differ by noise alone, either may be the better one."""
+    noise = np.random.default_rng(0).standard_normal((2, 2, 8, 4))
+    one, two = (oracle_rules._Judgement(1.0, 0.0, 0.5, 0.5, *part, 0.0) for part in 1 + noise)
+    assert min(one.gain(two), two.gain(one)) > 0.1
+    clear = replace(two, positive=two.positive + 10)
+    assert one.gain(clear) == 0
+    assert clear.gain(one) > 9
+    assert one.gain(one) < 1e-9
+
+
 def test_a_smaller_tolerance_gives_a_smaller_bar() -> None:
     task = Task(30, 3, 2.0)
     loose, fine = (oracle(task, tolerance=value) for value in (0.1, 0.005))
@@ -507,6 +520,11 @@ def test_a_strength_that_nothing_bounds_has_an_infinite_bar(
     )
     assert (beyond.strength, beyond.uncertainty) == (np.inf, np.inf)
     assert beyond.solution.status is Status.BEYOND_REACH
+    # As far as a task's strength goes.
+    largest = float(re.findall(r"no strength up to (\S+) is enough", beyond.solution.message)[0])
+    assert Task(10, 1, largest).strength == largest
+    with pytest.raises(ParameterError, match="strength"):
+        Task(10, 1, 1.01 * largest)
     # An error that rises with the strength is one of the points of the law.
     monkeypatch.setattr(_StrengthSearch, "_slope", lambda *_: 1.0)
     found = required_strength(Task(10, 2, 1.0), error=0.1, classifier=classifier)
