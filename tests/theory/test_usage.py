@@ -12,7 +12,7 @@ from sparsetoken.theory import usage as usages
 from sparsetoken.theory.attention_law import attention_law
 from sparsetoken.theory.feature_law import score_law
 from sparsetoken.theory.shift import _named
-from sparsetoken.theory.usage import best_sharpness
+from sparsetoken.theory.usage import _around, best_sharpness
 
 TASK = Task(length=20, informative=1, strength=5.0)
 TRAINING = Training(alpha0=8, alpha1=8, ridge=1e-2, query_step=40)
@@ -271,3 +271,15 @@ def test_a_sharpness_beyond_all_digits_is_a_hard_maximum() -> None:
             )
             assert found.localisation is not None
             assert found.localisation.attended_mass == found.localisation.hit_rate
+
+
+@pytest.mark.parametrize("near", [1.7, 2.0, 2.3])
+def test_a_neighbour_of_the_best_sharpness_leads_there_at_once(near):
+    asked = []
+
+    def error(sharpness):
+        asked.append(sharpness)
+        return min(math.log(sharpness / 2) ** 2, 1.0)  # a parabola, whose least value is at 2
+
+    assert _around(error, near) == pytest.approx(2.0)
+    assert len(asked) < 10
