@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsetoken import ParameterError
+from sparsetoken.arrays import Array
 from sparsetoken.estimators import (
     AttentionClassifier,
     AttentionRegressor,
@@ -99,6 +100,28 @@ def test_results_do_not_depend_on_scale_or_location(model: Any) -> None:
     np.testing.assert_allclose(
         model.fit(moved, y).decision_function(moved), expected, rtol=1e-3, atol=2e-3
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "model",
+    [
+        *CLASSIFIERS,
+        AttentionClassifier(refine=False, sharpness=0.0),
+        AttentionClassifier(refine=False, whiten=True),
+    ],
+    ids=repr,
+)
+def test_a_column_that_never_varied_has_no_say(model: Any, dtype: Any) -> None:
+    bags = make_bags(dtype=dtype)
+
+    def with_column(value: float) -> list[Array]:
+        return [np.column_stack([bag, np.full(len(bag), value, dtype)]) for bag in bags.X]
+
+    # Means over several lengths leave rounding of 0.1, of which readouts made decisions of 1e15.
+    decisions = model.fit(with_column(0.1), bags.y).decision_function(with_column(0.1))
+    moved = model.decision_function(with_column(1.1))
+    np.testing.assert_allclose(moved, decisions, atol=1e-5 if dtype == np.float32 else 1e-12)
 
 
 @pytest.mark.parametrize("size", [1e25, 1e-25])

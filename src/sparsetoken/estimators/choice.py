@@ -482,7 +482,8 @@ class _Validation:
         extremes = np.concatenate([coordinate_extremes(block) for block in blocks])
         features = np.concatenate([_means(self.problems.sequences), extremes], axis=1)
         weights = self.held.weights
-        return np.asarray((features - weights @ features) / feature_units(features, weights))
+        units = feature_units(features, weights, self.scaler.constant)
+        return np.asarray((features - weights @ features) / units)
 
     def summary_path(self, family: str, ridges: tuple[float, ...]) -> _RidgePath:
         """Return the readouts of a family without a query."""

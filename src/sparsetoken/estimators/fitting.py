@@ -65,7 +65,7 @@ def _read_out(
                 problems.sequences, own, problems.scaler, settings.pooling, extremes=with_extremes
             )
         read = recipe.columns(shared.shape[1])
-        units = feature_units(shared[:, read], problems.weights[row])
+        units = feature_units(shared[:, read], problems.weights[row], problems.scaler.constant)
         if np.any(own):
             norms = np.sqrt(squares @ problems.weights[row])
             units = np.maximum(units, LEAST_UNIT * np.repeat(norms, own.shape[1]))

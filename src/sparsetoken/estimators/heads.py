@@ -175,8 +175,12 @@ def head_directions(
     )
 
 
-def feature_units(features: Array, weights: Array) -> Array:
-    """Return the standard deviation of each feature, (n, D) → (D,); 1 where it does not vary."""
+def feature_units(features: Array, weights: Array, constant: Array | None = None) -> Array:
+    """Return the standard deviation of each feature, (n, D) → (D,); 1 where it does not vary.
+
+    Infinite where tokens do not, in the coordinates `constant` (d,) of each summary: of them features
+    hold what rounding left, which a small unit would make as large as the rest.
+    """
     location = weights @ features
     centred = features - location
     # Squares of very small or large numbers would leave the range of numbers.
@@ -186,7 +190,10 @@ def feature_units(features: Array, weights: Array) -> Array:
     largest = np.where(varies & (largest > 0), np.maximum(largest, least), 1.0)
     variance = weights @ (centred / largest) ** 2
     units = np.maximum(largest * np.sqrt(variance), least)
-    return np.asarray(np.where(varies & (variance > 0), units, 1.0))
+    units = np.where(varies & (variance > 0), units, 1.0)
+    if constant is not None:
+        units[np.tile(constant, len(units) // len(constant))] = np.inf
+    return np.asarray(units)
 
 
 def head_features(

@@ -13,6 +13,7 @@ from sparsetoken.estimators.choice import choose_ridge
 from sparsetoken.estimators.heads import feature_units
 from sparsetoken.estimators.labelled import LabelledSequences
 from sparsetoken.estimators.pooling import segment_sums
+from sparsetoken.estimators.scaling import constant_coordinates
 from sparsetoken.estimators.sequences import Block, Sequences
 from sparsetoken.learning.readout import fit_readout
 from sparsetoken.numerics.solution import Solution
@@ -52,7 +53,7 @@ class _Linear(SequenceClassifier):
         features = _all_features(labelled.sequences, self._kind())
         weights = labelled.weights
         location = weights @ features
-        scale = feature_units(features, weights)
+        scale = feature_units(features, weights, constant_coordinates(labelled.sequences))
         standardised = (features - location) / scale
         ridge = choose_ridge(labelled, standardised, self.ridge, self._loss_object)
         readouts = [

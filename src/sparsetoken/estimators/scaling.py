@@ -18,6 +18,7 @@ __all__ = [
     "Scaler",
     "TokenMoments",
     "are_correlated",
+    "constant_coordinates",
     "first_pass",
     "in_plain_units",
     "smallest_deviation",
@@ -41,11 +42,14 @@ class Scaler:
     ----------
     location, scale : arrays of shape (d,)
     whitening : symmetric array of shape (d, d), or None for the identity
+    constant : boolean array of shape (d,), or None for none
+        The coordinates that vary by rounding alone; their scale is 1, and no readout may look at them.
     """
 
     location: Array
     scale: Array
     whitening: Array | None = None
+    constant: Array | None = None
 
     def scores(self, vectors: Array, tokens: Array) -> Array:
         """Return ⟨M (x - μ)/σ, v⟩ for each vector and token: (H, d), (N, d) → (H, N)."""
@@ -119,7 +123,21 @@ def first_pass(
     constant = deviation * unit <= np.maximum(rounding, smallest_deviation(sequences.dtype))
     deviation = np.where(constant, 1 / unit, deviation)
     centred = sums[1:-1] - coefficients.sum(axis=1)[:, None] * offset
-    return Scaler(location, deviation * unit), centred / deviation
+    return Scaler(location, deviation * unit, constant=constant), centred / deviation
+
+
+def constant_coordinates(sequences: Sequences) -> Array:
+    """Return which coordinates are the same, but for rounding, in all tokens: (d,)."""
+    first = next(iter(sequences.blocks())).tokens[0]
+    margin = 4 * np.finfo(sequences.dtype).eps * np.abs(first)
+    constant = np.ones(sequences.dimension, dtype=bool)
+    for block in sequences.blocks():
+        left = np.flatnonzero(constant)
+        if not len(left):
+            break
+        apart = np.abs(block.tokens[:, left] - first[left])
+        constant[left] = np.all(apart <= margin[left], axis=0)
+    return constant
 
 
 def in_plain_units(X: Any) -> Any:
