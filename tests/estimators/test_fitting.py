@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from bags import equal_bags, make_bags
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import QuantileTransformer
 
 from sparsetoken import (
     ParameterError,
@@ -21,6 +22,7 @@ from sparsetoken.estimators import (
     AttentionClassifier,
     ElementwiseAttentionClassifier,
     PooledClassifier,
+    TokenWise,
     VectorisedClassifier,
     attending,
     choice,
@@ -966,3 +968,19 @@ def test_the_bias_of_a_constant_decision_has_the_least_mean_loss(name: str) -> N
     slopes = np.sum(weights * labels * loss.slope(labels * found[:, None]), axis=1)
     assert slopes == pytest.approx([0.0, 0.0], abs=1e-12)
     assert np.sign(found).tolist() == [1.0, -1.0]
+
+
+def test_outliers_that_hide_the_bulk_are_told_of() -> None:
+    X, y, _ = equal_bags(dimension=4)
+    rng = np.random.default_rng(0)
+    broken = X.copy()
+    broken[rng.random(X.shape) < 0.01] = -9999.0
+    broken[17, 2, 1] = 1e5
+    with pytest.warns(UserWarning, match="outliers set the units.*the farthest in sample 17"):
+        AttentionClassifier(refine=False).fit(broken, y)
+    # One broken coordinate, words that are rare, and ranks are no reason to warn.
+    X[..., 3] = broken[..., 3]
+    rare = (rng.random(X.shape) < 0.01).astype(float)
+    ranks = TokenWise(QuantileTransformer(n_quantiles=100, output_distribution="normal"))
+    for plain in (X, rare, ranks.fit_transform(broken)):
+        AttentionClassifier(refine=False).fit(plain, y)

@@ -32,6 +32,7 @@ from sparsetoken.estimators.scaling import (
     Scaler,
     are_correlated,
     first_pass,
+    outlying,
     token_moments,
     whitened,
 )
@@ -106,6 +107,7 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         coefficients = first_coefficients(labelled.labels, balanced, settings.loss)
         firsts: Array | None
         scaler, firsts = first_pass(labelled.sequences, labelled.weights, coefficients)
+        _warn_of_outliers(labelled, scaler)
         white = self._whitened(labelled, scaler, wishes)
         if white is not None and self.whiten is True:
             scaler, white = white, None
@@ -700,6 +702,19 @@ class Attending(TransformerMixin, SequenceClassifier):  # type: ignore[misc]
         """Whether the queries are tied to the readouts, of shape (problems,)."""
         check_is_fitted(self)
         return np.full(len(self.model_.problems), self.model_.recipe.family == "tied")
+
+
+def _warn_of_outliers(labelled: LabelledSequences, scaler: Scaler) -> None:
+    found = outlying(labelled.sequences, scaler)
+    if found is None:
+        return
+    excess, row = found
+    warn_user(
+        f"outliers set the units: in half of the coordinates tokens have {excess:,.0f} times the standard "
+        f"deviation of their bulk, the farthest in sample {row}. What the bulk says is hardly read, and "
+        "held-out losses say little of new outliers: look for codes of missing values, or give ranks, "
+        'as TokenWise(QuantileTransformer(output_distribution="normal")) does'
+    )
 
 
 def _shown(what: str, evaluations: int, values: Array) -> None:
