@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from sparsetoken import ParameterError, Task, sample
+from sparsetoken import ParameterError, Task, forecast, sample
 from sparsetoken.estimators import (
     AttentionClassifier,
     PooledClassifier,
@@ -325,3 +325,18 @@ def test_a_difference_of_few_folds_must_be_larger_to_be_clear(
         assert found._is_clear(PairedDifference("pooled", sign * errors * 0.01, 0.01)) == clear
     # Two folds often have the same difference by chance, ten do not.
     assert found._is_clear(PairedDifference("pooled", 0.01, 0.0)) == (folds >= 5)
+
+
+def test_copies_on_both_sides_of_folds_are_told_of() -> None:
+    X, y, _ = equal_bags(count=30)
+    twice, labels = np.concatenate([X, X]), np.concatenate([y, y])
+    for called in (
+        lambda: compare(twice, labels, cv=2),
+        lambda: forecast(PooledClassifier(), list(twice), labels),
+    ):
+        with pytest.raises(UserWarning, match="30 of 60 samples are copies"):  # errors in tests
+            called()
+    alone = {"attention": AttentionClassifier(refine=False, sharpness=1.0, ridge=0.1)}
+    alone |= dict.fromkeys(("kernel mean", "vectorised", "mean|max|min"))
+    groups = np.arange(60) % 30
+    compare(twice, labels, groups=groups, cv=2, repeats=1, classifiers=alone)

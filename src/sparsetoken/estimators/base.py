@@ -40,8 +40,13 @@ __all__ = [
     "checked_weights",
     "sequences_of",
     "unchanged_on_error",
+    "warn_of_copies",
     "warn_user",
 ]
+
+
+# Of so many samples copies move a held-out error by less than other things do.
+MANY_COPIES = 0.05
 
 
 class Model(Protocol):
@@ -372,6 +377,24 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").startswith("sparsetoken."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_of_copies(X: Any, y: Any) -> None:
+    """Warn if many sequences are copies of others of their class, that folds put on both sides."""
+    if isinstance(X, np.ndarray) and X.ndim == 2:  # rows of a table are alike by chance
+        return
+    try:
+        sequences = as_sequences(X)
+    except (ParameterError, ValueError, TypeError):  # what other classifiers take
+        return
+    codes = np.unique(y, return_inverse=True)[1]
+    keys = LabelledSequences(sequences, codes, codes[None], np.ones(len(codes))).content()
+    copies = len(keys) - len(np.unique(keys))
+    if copies > MANY_COPIES * len(keys):
+        warn_user(
+            f"{copies} of {len(keys)} samples are copies of others: folds have them on both sides, so "
+            "that errors on held-out samples are too low; leave copies out, or give compare() groups"
+        )
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sparsetoken.arrays import Array
 from sparsetoken.estimators.attention import AttentionClassifier
-from sparsetoken.estimators.base import checked_groups
+from sparsetoken.estimators.base import checked_groups, warn_of_copies
 from sparsetoken.estimators.linear import PooledClassifier, VectorisedClassifier
 from sparsetoken.estimators.metrics import concentration
 from sparsetoken.estimators.scaling import in_plain_units
@@ -396,6 +396,8 @@ def compare(
     sequences = as_sequences(X)
     y = _labels(y, len(sequences))
     groups = checked_groups(groups, len(sequences))
+    if groups is None and isinstance(cv, Integral):  # who gives folds knows of copies
+        warn_of_copies(X, y)
     scorers = _scorers(scoring, y)
     seed = integer("seed", seed, low=0, high=LARGEST_SEED)
     workers = integer("workers", workers, low=1, high=MOST_WORKERS)

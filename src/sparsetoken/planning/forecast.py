@@ -8,6 +8,7 @@ import numpy as np
 
 from sparsetoken import validation
 from sparsetoken.arrays import Array
+from sparsetoken.estimators.base import warn_of_copies
 from sparsetoken.estimators.sequences import as_sequences
 from sparsetoken.limits import LARGEST_SEED, MOST_REPEATS, MOST_WORKERS
 from sparsetoken.planning.curve_families import families
@@ -359,6 +360,7 @@ def forecast(
     if target is None and assurance != ASSURANCE:
         raise ParameterError("assurance", assurance, "its default without a target")
     sizes = planned_sizes(labels, smallest)
+    warn_of_copies(X, labels)
     half = _half(labels, seed) if backtest else None
     count = Count(progress, FOLDS * repeats * len(sizes))
     options: dict[str, Any] = {
