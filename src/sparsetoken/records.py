@@ -269,7 +269,14 @@ class Curve(Sequence[_R], Generic[_R]):
         >>> found.plot("train_loss").get_ylabel()
         'train loss'
         """
-        from sparsetoken.plotting import axes_to_draw_in, describe, draw_band, look_of, named
+        from sparsetoken.plotting import (
+            axes_to_draw_in,
+            describe,
+            draw_band,
+            look_of,
+            named,
+            tidy_log_ticks,
+        )
 
         logarithmic = validation.boolean("logarithmic", logarithmic)
         entries = [measured(record.to_dict()) for record in self.records]
@@ -288,6 +295,7 @@ class Curve(Sequence[_R], Generic[_R]):
         axes.set_ylabel(named(quantity))
         if logarithmic:
             axes.set_xscale("log")
+            tidy_log_ticks(axes)
         return axes
 
     def __repr__(self) -> str:

@@ -90,7 +90,7 @@ def test_help_imports_nothing_heavy() -> None:
     )
     result = run("-c", program)
     assert result.returncode == 0, result.stderr
-    assert "Commands:" in result.stdout
+    assert "Plan a study:" in result.stdout
     assert result.stdout.strip().endswith("HEAVY []")
 
 

@@ -143,6 +143,7 @@ def test_captions_name_settings_by_symbol() -> None:
         "Lines: theory. Markers: simulation, mean and standard error of 8 trials."
     )
     assert describe({"bias_step": 0.5}) == "η_b = 0.5"
+    assert describe({"strength": 5.0, "reuse": False}) == "θ = 5"
     nested = {"dimensions": {"pooled": [200], "attention": [50, 100]}, "trials": 8}
     assert describe(nested) == "dimensions = pooled: (200); attention: (50, 100), trials = 8"
 

@@ -138,11 +138,11 @@ def save_figure(
 
 
 def describe(settings: Mapping[str, Any]) -> str:
-    """Return settings as "L = 10, R = 1, θ = 5", with the symbols of the notation table."""
+    """Return settings as "L = 10, R = 1, θ = 5", by their symbols, without those that are off."""
     return ", ".join(
         f"{SYMBOLS.get(name, name.replace('_', ' '))} = {_shown(value)}"
         for name, value in settings.items()
-        if value is not None
+        if value is not None and value is not False
     )
 
 
