@@ -140,3 +140,10 @@ def test_a_row_is_noteworthy_by_the_status_of_its_solution(status: Status) -> No
     row = Solution(status, residual=0.0, steps=1).to_dict()
     assert is_noteworthy(row) == (status is not Status.CONVERGED) == ("message" in readable(row))
     assert not is_noteworthy({"test_error": 0.1})
+
+
+def test_a_logarithmic_axis_has_plain_numbers() -> None:
+    found = curve(TASK, TRAINING, values=[0.2, 1.0, 10.0], classifier="pooled", tolerance=1e-2)
+    axes = found.plot(logarithmic=True)
+    axes.figure.canvas.draw()
+    assert {"1", "10"} <= {label.get_text() for label in axes.get_xticklabels()}

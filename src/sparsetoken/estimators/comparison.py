@@ -348,7 +348,7 @@ def compare(
     seed: int = 0,
     workers: int = 1,
 ) -> Comparison:
-    """Compare attention with pooling, a kernel mean and a vectorised classifier.
+    """Compare attention with pooling, a kernel mean and a vectorised classifier on your data.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Background:
 
 @dataclass(frozen=True, repr=False)
 class FreeResponseCurve:
-    """How many informative tokens are found at which price, from the strictest threshold on.
+    """How many informative tokens are found, at how many false alarms, from the strictest threshold.
 
     Attributes
     ----------

@@ -219,7 +219,7 @@ def plan(
 ) -> Plan:
     """Plan a study with attention: the fewest samples for a target, or the best for a budget.
 
-    The plan is of two-step training, which theory describes. `AttentionClassifier` goes on from there
+    The plan is for two-step training, which theory describes. `AttentionClassifier` goes on from there
     and chooses its settings from the data: it may need far fewer samples, or some more. What any
     learner needs, the floor, is among the alternatives.
 

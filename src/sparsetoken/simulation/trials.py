@@ -487,7 +487,9 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> Simulation:
-    """Run `trials` trials and return their records, with means and standard errors.
+    """Train a classifier on data drawn from a task, `trials` times: means with standard errors.
+
+    The drawn features have the exact law at any dimension, and the results the names of `predict`.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class Alignment(Record):
 
 @one_thread
 def align(task: Task, training: Training) -> Alignment:
-    """Predict the query after stages 1 to 3.
+    """Predict the query that two gradient steps learn: its cosine with the signal, and its size.
 
     Where the query points away from the signal, `cause` and `cure` say why and what to change. No
     rule of thumb holds: for π < 1/2 a larger bias step cures it, for π > 1/2 it causes it, at

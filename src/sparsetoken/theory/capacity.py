@@ -79,9 +79,9 @@ def capacity(
     query: Query | None = None,
     tolerance: float = 1e-2,
 ) -> Capacity:
-    """Predict the capacity of a classifier on a task, 1/α* = min E[(√(1+μ_e²) G - y m/S)₊²].
+    """Predict the capacity: up to how many samples per dimension a classifier separates all data.
 
-    The formula is Conjecture 1 of the source, checked by simulation, not proved.
+    1/α* = min E[(√(1+μ_e²) G - y m/S)₊²], Conjecture 1 of the paper: checked by simulation, not proved.
 
     Parameters
     ----------

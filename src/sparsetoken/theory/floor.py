@@ -138,7 +138,7 @@ class HardPhase(Record):
 @one_thread
 @path_memory()
 def floor(task: Task, alpha: float, *, tolerance: float = 1e-3) -> Floor:
-    """Return the Bayes floor with α = n/d labelled sequences and an unknown signal.
+    """Return the least error that any learner can reach with α = n/d labelled sequences.
 
     Compare it with α0 + α1 of a training that splits its samples, and with α of one that does not.
 

@@ -73,7 +73,9 @@ def predict(
     recalibrate: bool = False,
     tolerance: float = 1e-4,
 ) -> Prediction:
-    """Predict the outcome of training a classifier on a task.
+    """Predict the test error, training loss and more that training a classifier on a task gives.
+
+    Exact in the limit of high dimension, with numerical error bars (docs/theory.md, section 5).
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def shift(
     sharpness: Sequence[float] = (math.inf,),
     tolerance: float = 1e-3,
 ) -> Curve[Shift]:
-    """Predict how attention trained on a task does where one field of the task is another.
+    """Predict how attention trained on one task does on others, as trained and as repaired.
 
     Parameters
     ----------
