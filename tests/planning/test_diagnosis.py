@@ -17,7 +17,7 @@ from sparsetoken import (
     digit_bags,
     sample,
 )
-from sparsetoken.planning.diagnosis import _nothing_to_mend, _too_soft, _unlearnt
+from sparsetoken.planning.findings import _nothing_to_mend, _too_soft, _unlearnt
 from sparsetoken.planning.signal_estimate import (
     Tokens,
     _effective_dimension,
