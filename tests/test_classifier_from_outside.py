@@ -168,7 +168,8 @@ import_extensions(["summed"])  # as `sparsetoken explore --import summed` does
 from sparsetoken import predict
 from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.state import State
-from sparsetoken.explorer.views import FIRST, pieces
+from sparsetoken.explorer.picture import pieces
+from sparsetoken.explorer.views import FIRST
 
 if __name__ == "__main__":
     state = State.from_values({"classifiers": ["summed"], "dimension": 30, "trials": 2})
@@ -189,7 +190,8 @@ import_extensions(["summed", "summed_at_any_length"])
 from sparsetoken import ParameterError, Task, Training, phase_map
 from sparsetoken.explorer.looks import line_looks
 from sparsetoken.explorer.state import State
-from sparsetoken.explorer.views import FIRST, pieces
+from sparsetoken.explorer.picture import pieces
+from sparsetoken.explorer.views import FIRST
 
 values = {"view": "map", "classifiers": ["summed", "pooled"], "ridge": 0.1}
 (found,) = pieces(State.from_values(values), FIRST, lambda: None)

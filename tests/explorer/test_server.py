@@ -26,12 +26,13 @@ from websockets.sync.client import ClientConnection, connect
 
 from sparsetoken.explorer import server as server_module
 from sparsetoken.explorer.owndata import read_arrays
+from sparsetoken.explorer.picture import Known, Picture
 from sparsetoken.explorer.running import _hosts, _listen
 from sparsetoken.explorer.server import _awaited, make_app
 from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.snapshot import write_snapshot
 from sparsetoken.explorer.state import State
-from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture
+from sparsetoken.explorer.views import FINAL, FIRST, SCREEN
 from sparsetoken.explorer.workers import ENDED, Crew, in_a_process
 from sparsetoken.plotting import LOOKS
 from sparsetoken.validation import ParameterError

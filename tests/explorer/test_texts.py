@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from sparsetoken import ParameterError
 from sparsetoken.cli import main
 from sparsetoken.explorer import texts, views
+from sparsetoken.explorer.picture import pieces
 from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.state import State
 from sparsetoken.explorer.texts import as_command, as_python, as_study
-from sparsetoken.explorer.views import FINAL, FIRST, pieces
+from sparsetoken.explorer.views import FINAL, FIRST
 from sparsetoken.sweeps.spec import parse_study
 
 

@@ -17,9 +17,9 @@ from sparsetoken import (
     shift,
     strength_curve,
 )
-from sparsetoken.explorer import views
-from sparsetoken.explorer.computing import Batch, compute
+from sparsetoken.explorer.computing import Batch, Stale, compute
 from sparsetoken.explorer.looks import line_looks
+from sparsetoken.explorer.picture import Known, Picture, pieces
 from sparsetoken.explorer.state import VIEWS, State
 from sparsetoken.explorer.views import (
     CAPACITY,
@@ -31,12 +31,8 @@ from sparsetoken.explorer.views import (
     SCREEN,
     SHIFT,
     STRENGTH,
-    Known,
-    Picture,
     Stage,
-    Stale,
     lines_of,
-    pieces,
 )
 from sparsetoken.task import vary
 
@@ -153,7 +149,7 @@ def test_every_line_has_a_look_of_its_own(view: str) -> None:
 
 
 def test_known_points_take_no_more_memory_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_KEPT_BYTES", 20_000)
+    monkeypatch.setattr("sparsetoken.explorer.picture._KEPT_BYTES", 20_000)
     known = Known()
     for draw in range(6):  # each a sequence of 200 tokens
         state = State.from_values({"view": "inside", "length": 200, "draw": draw})

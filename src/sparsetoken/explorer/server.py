@@ -26,10 +26,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from sparsetoken import __version__
 from sparsetoken.explorer import owndata, texts
 from sparsetoken.explorer.looks import line_looks
+from sparsetoken.explorer.picture import Known, Picture, Piece
 from sparsetoken.explorer.presets import PRESETS, TOUR
 from sparsetoken.explorer.simulating import Simulating
 from sparsetoken.explorer.state import State, controls
-from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Known, Picture, Piece, Stage
+from sparsetoken.explorer.views import FINAL, FIRST, SCREEN, Stage
 from sparsetoken.explorer.workers import Crew, in_a_process, unexpected
 from sparsetoken.validation import ParameterError
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from sparsetoken import __version__
 from sparsetoken.explorer.looks import line_looks
+from sparsetoken.explorer.picture import pieces
 from sparsetoken.explorer.server import page_file, plotly_script
 from sparsetoken.explorer.state import QUANTITIES, VIEWS, State, field_title
 from sparsetoken.explorer.texts import as_python
-from sparsetoken.explorer.views import FINAL, pieces
+from sparsetoken.explorer.views import FINAL
 from sparsetoken.files import write_text
 from sparsetoken.plotting import describe
 

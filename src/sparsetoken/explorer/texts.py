@@ -11,15 +11,7 @@ from typing import Any
 
 from sparsetoken.explorer.computing import Source, share_out, takes_query
 from sparsetoken.explorer.state import State, axis_range
-from sparsetoken.explorer.views import (
-    DEFAULT,
-    FINAL,
-    MAP,
-    Line,
-    axis_values,
-    lines_of,
-    map_axes,
-)
+from sparsetoken.explorer.views import DEFAULT, FINAL, MAP, Line, axis_values, lines_of, map_axes
 from sparsetoken.planning.study_text import toml_value
 from sparsetoken.records import METRICS
 from sparsetoken.task import ALL_SAMPLES, Query, Task, Training
