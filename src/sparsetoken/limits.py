@@ -24,7 +24,7 @@ MOST_DIMENSIONS = 10**7  # of a token that is drawn
 MOST_HEADS = 1024  # of attention; each is fitted to all data
 MOST_REPEATS = 10**4  # of a cross-validation; all its folds are listed before the first fit
 LARGEST_SEED = 2**32 - 1 - MOST_REPEATS  # 32 bits for scikit-learn, which counts repeats on
-MOST_RETRIES = 1000
+MOST_RETRIES = 1000  # of a failed trial
 MOST_WORKERS = 1024  # processes of one machine
 
 

@@ -93,10 +93,7 @@ def reproduce(
     from sparsetoken.reproduce.report import write_results
 
     profile = "quick" if quick else "full"
-    if output is None:
-        # A run of some claims must not replace the report of all.
-        name = "-".join(["claims", *numbers]) if numbers else "questions" if questions else "all"
-        output = Path("reproduction") / profile / name
+    output = output or _usual_folder(profile, numbers, questions)
     output.mkdir(parents=True, exist_ok=True)
     check_writable(output / "report.html", is_our_page, force=force)
     check_writable(output / "verdicts.json", _are_verdicts, force=force)
@@ -112,16 +109,26 @@ def reproduce(
     console.print(f"Report: {report}", soft_wrap=True, markup=False)
     if as_json:
         click.echo(verdicts, nl=False)
-    for finding in findings:
-        if finding.ruling == "not measured" and finding.verdict:
-            name = f"{finding.claim.series.capitalize()} {finding.claim.short}"
-            click.echo(f"{name} was {finding.verdict.seen}", err=True)
-    broken = [finding for finding in findings if finding.error]
-    for finding in broken:
-        name = finding.claim.series.capitalize()
-        click.echo(f"{name} {finding.claim.short} broke: {finding.error}", err=True)
-    if broken:
+    _tell_gaps(findings)
+    if any(finding.error for finding in findings):
         raise SystemExit(1)
+
+
+def _usual_folder(profile: str, numbers: tuple[str, ...], questions: bool) -> Path:
+    """Return a folder for what was chosen: some claims must not replace the report of all."""
+    name = "-".join(["claims", *numbers]) if numbers else "questions" if questions else "all"
+    return Path("reproduction") / profile / name
+
+
+def _tell_gaps(findings: "Sequence[Examination]") -> None:
+    """Say which claims were not measured, and then which ones broke."""
+    names = [f"{one.claim.series.capitalize()} {one.claim.short}" for one in findings]
+    for name, finding in zip(names, findings, strict=True):
+        if finding.ruling == "not measured" and finding.verdict:
+            click.echo(f"{name} was {finding.verdict.seen}", err=True)
+    for name, finding in zip(names, findings, strict=True):
+        if finding.error:
+            click.echo(f"{name} broke: {finding.error}", err=True)
 
 
 def _are_verdicts(content: bytes) -> bool:

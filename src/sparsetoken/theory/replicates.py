@@ -7,6 +7,8 @@ from sparsetoken.uncertainty import DEVIATIONS_IN_A_BAR
 
 __all__ = ["REPLICATES", "replicate_error"]
 
+# Sets of points that are scrambled independently: few, so that each has many points, and enough for
+# a spread (of 7 degrees of freedom, see `DEVIATIONS_IN_A_BAR`).
 REPLICATES = 8
 
 # How many shares of the largest point are missing where replicates differ as much as their mean.
