@@ -261,9 +261,10 @@ def outlying(sequences: Sequences, scaler: Scaler) -> tuple[float, int] | None:
     distances = np.sort(np.abs(tokens - np.median(tokens, axis=0)), axis=0)
     middle = (np.sum(distances == 0, axis=0) + len(tokens)) // 2
     bulk = distances[np.minimum(middle, len(tokens) - 1), np.arange(d)] / NORMAL_MEDIAN_DISTANCE
-    if not bulk.any():
+    varies = bulk > 0 if scaler.constant is None else (bulk > 0) & ~scaler.constant
+    if not varies.any():
         return None
-    excess = float(np.median(scaler.scale[bulk > 0] / bulk[bulk > 0]))
+    excess = float(np.median(scaler.scale[varies] / bulk[varies]))
     return (excess, _farthest(sequences, scaler)) if excess > OUTLYING_FROM else None
 
 
