@@ -585,6 +585,13 @@ def test_a_column_of_arrays(library: str) -> None:
     np.testing.assert_array_equal(model.decision_function(frame), expected)
 
 
+def test_a_missing_label_of_pandas_is_named() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, _, _ = equal_bags(count=20)
+    with pytest.raises(ParameterError, match="a missing label"):
+        PooledClassifier().fit(X, pandas.Series(["a", pandas.NA] * 10, dtype="string"))
+
+
 def test_channels_and_time_are_noticed() -> None:
     rng = np.random.default_rng(0)
     series = np.cumsum(rng.standard_normal((40, 3, 100)), axis=2)

@@ -496,7 +496,10 @@ def _encoded(y: Any, samples: int) -> tuple[Array, Array]:
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     y = column_or_1d(y, warn=True)
-    assert_all_finite(y, input_name="y")
+    try:
+        assert_all_finite(y, input_name="y")
+    except TypeError:  # a missing label of pandas is neither true nor false
+        raise ParameterError("y", "a missing label", "a class for every sample") from None
     check_classification_targets(y)
     if len(y) != samples:
         raise ParameterError("length of y", len(y), f"{samples}, one label a sample")
