@@ -126,6 +126,7 @@ def test_estimates_that_what_is_measured_contradicts_are_not_explained_further()
     assert [finding.cause for finding in found.findings] == ["the estimates do not fit"]
 
 
+@pytest.mark.filterwarnings("ignore:.*are copies of others")  # negatives are, and are told of
 def test_a_direction_without_noise_is_diagnosed() -> None:
     rng = np.random.default_rng(0)
     marks, y = np.zeros((200, 8, 1)), np.arange(200) % 2
