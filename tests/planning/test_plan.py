@@ -595,7 +595,7 @@ def test_a_plan_says_of_which_learner_it_is_and_how_sure_its_numbers_are() -> No
     found = planned()
     text = str(found)
     assert f"{found.samples:,} samples with two-step training" in text
-    assert "AttentionClassifier refines its query" in text
+    assert "AttentionClassifier also refines its query" in text
     assert "not better than the floor" in text
     unknown = tuple(replace(one, unknown="who knows") for one in found.alternatives)
     assert "the floor." not in str(replace(found, alternatives=unknown))
