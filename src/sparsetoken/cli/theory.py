@@ -127,7 +127,7 @@ def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **optio
             raise ParameterError("metric", drawn[0], "a curve alone, and without --over")
         _show_score_curve(drawn[0], (task, training), choices, options)
         return
-    of_the_test = settings_of_test(at, choices["at_sharpness"], choices["recalibrate"])
+    of_test = settings_of_test(at, choices["at_sharpness"], choices["recalibrate"])
 
     def along(over: str, values: Iterable[float]) -> Sequence[Record]:
         found = curve(task, training, over=over, values=values, **choices)
@@ -138,7 +138,7 @@ def predict(classifier: str, tolerance: float, metrics: tuple[str, ...], **optio
 
     matter = prediction_fields(classifier, query)
     shown = ("test_error", *(metrics or ("train_loss",)))
-    known = _known(task, training, query) | of_the_test
+    known = _known(task, training, query) | of_test
     _show(classifier, known, options, once, along, shown, matter)
 
 
@@ -170,7 +170,9 @@ def _show_score_curve(
     options: Mapping[str, Any],
 ) -> None:
     """Print or draw a curve of one prediction."""
+    from sparsetoken.theory.chosen_query import prediction_fields
     from sparsetoken.theory.predictor import predict as predict_once
+    from sparsetoken.theory.predictor import settings_of_test
 
     plot = options["plot"]
     refuse_curve_options({**options, "plot": None})
@@ -182,16 +184,19 @@ def _show_score_curve(
         accepted = f"a curve of scores: the law of {choices['classifier']} localises no tokens"
         raise ParameterError("metric", name, accepted)
     found = getattr(source, name)()
-    known = {"classifier": choices["classifier"], **settings[0].to_dict(), **settings[1].to_dict()}
-    found = replace(found, settings=known)
+    classifier, query = choices["classifier"], choices["query"]
+    test = (choices[name] for name in ("at", "at_sharpness", "recalibrate"))
+    known = _known(*settings, query) | settings_of_test(*test)
+    found = replace(found, settings={"classifier": classifier, **known})
     if options["as_json"]:
-        print_json(known, found.to_rows())
+        print_json(found.settings, found.to_rows())
     elif options["plot"] is None:
-        print_curve(choices["classifier"], found)
+        print_curve(classifier, found)
+        print_settings(known, _unread(prediction_fields(classifier, query)))
     if options["plot"] is not None:
         drawn = _SCORE_CURVES[name]
         logarithmic = name == "free_response"
-        draw_curve(options["plot"], found, drawn, choices["classifier"], logarithmic)
+        draw_curve(options["plot"], found, drawn, classifier, logarithmic)
 
 
 @click.command(epilog=_ALIGN_WORDS, short_help="Predict the query after two gradient steps.")
@@ -343,6 +348,13 @@ def _known(*settings: Described) -> dict[str, Any]:
     return {name: value for fields in described for name, value in fields.items()}
 
 
+def _unread(matter: Sequence[str]) -> set[str]:
+    """Return the settings of which a result reads nothing."""
+    unread = {*_TASK, *_TRAINING, *_QUERY}.difference(matter)
+    # Where a rate or a sample ratio counts, so do these two.
+    return unread if unread.issuperset(_TRAINING) else unread - {"loss", "reuse"}
+
+
 def _show(
     classifier: str,
     known: Mapping[str, Any],
@@ -356,9 +368,7 @@ def _show(
 
     A curve is refused over a field that is not among those that `matter`.
     """
-    unread = {*_TASK, *_TRAINING, *_QUERY}.difference(matter)
-    if not unread.issuperset(_TRAINING):  # a rate or a sample ratio counts: so do these two
-        unread -= {"loss", "reuse"}
+    unread = _unread(matter)
     if options["over"] is None:
         refuse_curve_options(options)
         _show_one(classifier, known, once(), unread, as_json=options["as_json"])
