@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from sparsetoken import Task, __version__
 from sparsetoken.cli import main
+from sparsetoken.cli.output import print_text
 
 HEAVY = {"numpy", "scipy", "sklearn", "matplotlib", "pydantic", "rich", "distributed"}
 
@@ -128,3 +129,14 @@ def test_a_bad_parameter_in_any_command_is_one_message_and_exit_code_2(runner: C
     assert isinstance(result.exception, SystemExit)
     assert result.output.count("Error:") == 1
     assert "informative = 3 is not valid: expected an integer below length = 3" in result.output
+
+
+def test_long_lines_break_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "  one two three four five"
+    monkeypatch.setenv("COLUMNS", "20")
+    print_text(text)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    print_text(text)
+    assert capsys.readouterr().out == f"{text}\n  one two three four\n    five\n"
