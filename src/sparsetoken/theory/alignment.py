@@ -29,7 +29,7 @@ _STEPS = np.geomspace(1e-6, 1e6, 37)
 
 # The least and the largest query step of a `Training`, and its largest inverse temperature.
 _QUERY_STEPS = (1e-9, 1e6)
-_LARGEST_INVERSE = 1e6
+_LARGEST_INVERSE_TEMPERATURE = 1e6
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ def with_sharpness(task: Task, training: Training, sharpness: float) -> Training
         return unit
     least, largest = _QUERY_STEPS
     step = sharpness / found
-    colder = 10.0 ** max(np.ceil(0.5 * np.log10(step / largest)), 0.0) if step > 0 else 1.0
-    temperature = min(colder * training.inverse_temperature, _LARGEST_INVERSE)
-    step *= (training.inverse_temperature / temperature) ** 2
+    powers = max(np.ceil(0.5 * np.log10(step / largest)), 0.0) if step > 0 else 0.0
+    beta = min(10.0**powers * training.inverse_temperature, _LARGEST_INVERSE_TEMPERATURE)
+    step *= (training.inverse_temperature / beta) ** 2
     return unit.replace(
-        query_step=float(np.clip(step, least, largest)), inverse_temperature=float(temperature)
+        query_step=float(np.clip(step, least, largest)), inverse_temperature=float(beta)
     )
 
 
