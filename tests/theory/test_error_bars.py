@@ -83,14 +83,25 @@ def test_points_that_were_not_drawn_count_where_few_carry_the_mean() -> None:
     assert replicate_error(even, largest=2e-4) - replicate_error(even) < 1e-8
 
 
-def test_the_bar_of_the_test_error_has_the_unseen_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def rare_prediction() -> float:
     setting = (Task(10, 1, 7.0), Training(6.0, 2.0, ridge=1e-2))
-    query = Query(0.95, 1.0)
+    return predict(*setting, query=Query(0.95, 1.0), tolerance=1.0).uncertainty.test_error
+
+
+def rare_descent() -> float:
+    step = Step(50.0, readout_step=4.0, bias_step=2.0, query_step=20.0)
+    return descend(Task(10, 1, 8.0), [step] * 2, tolerance=1.0)[-1].uncertainty["test_error"]
+
+
+@pytest.mark.parametrize("bar", [rare_prediction, rare_descent])
+def test_the_bar_of_the_test_error_has_the_unseen_points(
+    bar: Callable[[], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Rare errors have a law of their own; without it a few points carry them.
     monkeypatch.setattr(predictor, "_RARE", 0.0)
-    full = predict(*setting, query=query, tolerance=1.0).uncertainty.test_error
+    full = bar()
     monkeypatch.setattr(replicates, "_UNSEEN", 0.0)
-    assert predict(*setting, query=query, tolerance=1.0).uncertainty.test_error < full
+    assert bar() < full
 
 
 def test_an_error_that_few_points_carry_is_known_to_nothing_better_than_itself(
@@ -312,6 +323,7 @@ def test_the_error_of_a_capacity_is_how_far_the_residual_moves_it(
     of_excess(monkeypatch, solution=lambda found: replace(found, residual=0.01))
     rough = capacity.capacity(TASK, tolerance=1.0, **setting)
     assert rough.alpha == pytest.approx(good.alpha)
+    assert good.solution.steps > 1
     wider = rough.uncertainty - good.uncertainty
     assert wider == pytest.approx(good.alpha - moved.alpha, rel=0.05)
 

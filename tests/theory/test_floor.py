@@ -255,23 +255,85 @@ def test_the_bar_covers_few_points_and_few_nodes(monkeypatch: pytest.MonkeyPatch
             assert bar > 3 * getattr(better.uncertainty, name)
 
 
-def test_the_bar_of_the_error_holds_that_of_the_overlap() -> None:
+@pytest.mark.parametrize(("overlap", "bar"), [(None, 0.05), (0.8, 0.6), (0.01, 0.3)])
+def test_the_bar_of_the_error_holds_that_of_the_overlap(overlap: float | None, bar: float) -> None:
     task = Task(10, 2, 2.5, 0.4)
     states = floor_module._States(task, places_law(10, 2, 7), 1.0)
-    states.bars["overlap"] = 0.05
+    states.values["overlap"] = overlap = overlap or states.values["overlap"]
+    states.bars["overlap"] = bar
     best = states._best("overlap", 1e-3)
-    moved = states.values["overlap"] - 0.05
-    other = oracle(task.replace(strength=2.5 * np.sqrt(moved)), classifier="bayes")
-    assert abs(other.test_error - best.test_error) <= best.uncertainty
-    assert best.uncertainty < 0.05
+    for moved in (overlap - bar, overlap + bar):
+        if 0 <= moved <= 1:
+            other = oracle(task.replace(strength=2.5 * np.sqrt(moved)), classifier="bayes")
+            assert abs(other.test_error - best.test_error) <= best.uncertainty
+    assert best.uncertainty < bar
 
 
-def test_near_an_end_the_status_says_so() -> None:
-    task = Task(200, 2, 4.0)
-    phase = hard_phase(task)
-    assert phase is not None
-    found = floor(task, phase.ends, tolerance=1.0)
-    assert found.solution.status is Status.NEAR_THRESHOLD
+class OffBy(PlacesLaw):
+    """A law whose overlap e may be off by 3 %, as it says."""
+
+    def relative_error(self, _: float) -> float:
+        return 0.03
+
+
+def test_an_error_of_the_law_is_as_many_samples_more_or_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In Λe an error of e is one of α: so far the states move, and so far the transitions."""
+    task = Task(300, 1, 4.0)
+    law, off = PlacesLaw(300, 1), OffBy(300, 1)
+    for alpha in (0.6, 2.0):
+        states = floor_module._States(task, off, alpha)
+        for times in (0.97, 1.03):
+            moved = floor_module._States(task, law, times * alpha)
+            for name in ("overlap", "reachable_overlap"):
+                gap = abs(states.values[name] - moved.values[name])
+                assert 0.99 * gap <= states.bars[name]
+    exact = hard_phase(task)
+    monkeypatch.setattr(floor_module, "places_law", lambda *_: off)
+    found = hard_phase(task)
+    assert exact is not None
+    assert found is not None
+    for name in ("begins", "ends", "appears"):
+        assert getattr(found, name) == getattr(exact, name)
+        assert found.uncertainty[name] == pytest.approx(0.03 * getattr(exact, name), rel=0.1)
+    # Where it decides on which side of an end the samples are, that is told.
+    near = floor(task, 1.02 * exact.ends, tolerance=1.0)
+    assert near.solution.status is Status.NEAR_THRESHOLD
+    assert floor(task, 1.1 * exact.ends, tolerance=1.0).solution.status is Status.CONVERGED
+    # In the hard phase the overlap that is reached may be less sure than the best one.
+    bars = floor(task, 0.96 * exact.ends, tolerance=1.0).uncertainty
+    between = (bars.overlap * bars.reachable_overlap) ** 0.5
+    assert bars.overlap < between
+    strict = floor(task, 0.96 * exact.ends, tolerance=between)
+    assert strict.solution.status is Status.TOLERANCE_NOT_REACHED
+
+
+def test_the_error_is_as_sure_as_the_overlap_is_asked_to_be() -> None:
+    found = floor(Task(30, 3, 2.0), 2.0, tolerance=1e-3)
+    assert found.uncertainty.test_error < 1.5e-3
+
+
+def test_replicates_without_a_hard_phase_say_that_there_may_be_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = floor_module._ends
+    monkeypatch.setattr(floor_module, "_can_grow", lambda _: False)
+    monkeypatch.setattr(PlacesLaw, "relative_error", lambda *_: 1e-9)
+    known = hard_phase(Task(200, 2, 4.0))
+    assert known is not None
+    # What replicates differ by is all that is open, and decides near an end.
+    assert min(known.uncertainty.values()) > 1e-6
+    alpha = known.ends + 0.3 * known.uncertainty["ends"]
+    near = floor(Task(200, 2, 4.0), alpha, tolerance=1.0)
+    assert near.solution.status is Status.NEAR_THRESHOLD
+    monkeypatch.setattr(
+        floor_module, "_ends", lambda one: None if one.replicate == 3 else ends(one)
+    )
+    found = hard_phase(Task(200, 2, 4.0))
+    assert found is not None
+    assert set(found.uncertainty.values()) == {np.inf}
+    assert found.solution.status is Status.TOLERANCE_NOT_REACHED
 
 
 def test_errors_too_rare_for_the_points_are_said_to_be_a_bound() -> None:

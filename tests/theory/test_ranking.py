@@ -74,6 +74,18 @@ def test_auc_of_an_attention_law_against_the_sum_over_all_pairs(sharpness):
     assert found.auc == pytest.approx(exact_auc(found.law), abs=3e-5)
 
 
+@pytest.mark.parametrize("sharpness", [0.3, 1.5])
+def test_the_bar_covers_what_merged_points_lose(sharpness, monkeypatch):
+    """Of one replicate alone nothing else is in the bar but what nodes leave, some 1e-7."""
+    found = predict(TASK, TRAINING, query=Query(0.8, sharpness), tolerance=1.0).ranking
+    law = first_replicate(found.law)
+    monkeypatch.setattr(merged_scores, "_FINE_BINS", (0.3, 0.06))
+    monkeypatch.setattr(merged_scores, "_ROUGH_BINS", (1.6, 0.5))
+    merged = Ranking(law, law)
+    gap = abs(merged.auc - exact_auc(law))
+    assert 1e-6 < gap <= merged.uncertainty["auc"] < 1e-4
+
+
 def test_ranking_against_scikit_learn_on_drawn_scores(prediction):
     """z-scores below 4 for 4 10⁵ scores: a deviation of 0.008 in AUC would be noticed."""
     rng = np.random.default_rng(0)
