@@ -83,8 +83,13 @@ def test_trials_are_in_order_however_they_finish(monkeypatch):
     assert [trial.trial for trial in result.trials] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ["run_trial", "simulate_joint"])
-def test_a_trial_runs_in_one_thread_of_linear_algebra(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [("run_trial", 1), ("simulate_joint", 1), ("three threads", 3), ("as they are", 2)],
+)
+def test_a_trial_runs_in_one_thread_of_linear_algebra_or_as_many_as_it_is_told(
+    name, inside, monkeypatch
+):
     def threads():
         return {pool["num_threads"] for pool in thread_pools().info() if pool["user_api"] == "blas"}
 
@@ -97,6 +102,8 @@ def test_a_trial_runs_in_one_thread_of_linear_algebra(name, monkeypatch):
     reused = TRAINING.replace(reuse=True, alpha0=2.5)
     calls = {
         "run_trial": lambda: run_trial(TASK, TRAINING, dimension=10, trial=0),
+        "three threads": lambda: run_trial(TASK, TRAINING, dimension=10, trial=0, threads=3),
+        "as they are": lambda: run_trial(TASK, TRAINING, dimension=10, trial=0, threads=None),
         "simulate_joint": lambda: simulate_joint(TASK, reused, dimension=10),
     }
     monkeypatch.setitem(trials_module.WAYS, "reduced", look)
@@ -105,7 +112,7 @@ def test_a_trial_runs_in_one_thread_of_linear_algebra(name, monkeypatch):
         assert threads() == {2}, "this BLAS cannot show whether the limit works"
         with pytest.raises(InterruptedError):
             calls[name]()
-    assert seen == [{1}]
+    assert seen == [{inside}]
 
 
 def test_the_threads_of_a_trial_are_a_number_or_left_alone():

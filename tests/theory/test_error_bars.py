@@ -166,6 +166,19 @@ def test_the_bar_covers_what_quadrature_misses() -> None:
         assert deviation <= bar < 1e3 * deviation
 
 
+def test_the_error_of_quadrature_is_that_of_the_worst_point() -> None:
+    register_loss(SoftHinge())
+    law, loss = pooled_law(TASK), get_loss("soft_hinge")
+    point = limit_readout((law, law), loss, 3.0, 1e-2).state.point
+    potential = Potential(law, loss, 3.0)
+    sums = law.signed @ point[: law.signed.shape[1]], law.scale
+    usual, truth = (potential._margin(point, 0.0, finer).moments(*sums) for finer in (1, 8))
+    error = potential._quadrature_error(point, 0.0, usual)
+    missed = np.abs(usual - truth)[:, : len(error)]
+    assert np.all(missed.max(axis=0) > 1.2 * missed.min(axis=0))
+    assert np.all(1.1 * error >= missed.max(axis=0))
+
+
 def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
