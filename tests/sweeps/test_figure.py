@@ -150,3 +150,11 @@ def test_a_title_with_a_bad_formula_is_one_message(tmp_path: Path) -> None:
         assert draw_store(store, y="y", title=r"error against $\alpha_1$, 3 $")
         with pytest.raises(SweepError, match=r"the title .* cannot be set: "):
             draw_store(store, y="y", title=r"$\nonsense{$")
+
+
+def test_a_short_logarithmic_axis_has_plain_numbers(tmp_path: Path) -> None:
+    with Store(filled(tmp_path / "a", x=[2, 4, 7])) as store:
+        figure = draw_store(store, y="y", scale="logx")
+    figure.draw_without_rendering()
+    shown = {text.get_text() for text in figure.axes[0].get_xticklabels()}
+    assert {"2", "4", "6"} <= shown

@@ -210,6 +210,7 @@ def test_a_trial_that_kills_every_worker_fails_alone(tmp_path: Path) -> None:
     with Store(path) as store:
         assert store.errors() == [(0, 1, "WorkerDied: worker process died (exit code -9)")]
         assert {row[4] for row in store.trials() if row[3] is None} == {1}
+        assert [row[5] for row in store.trials() if row[3] is not None] == [0.0]
     # Once in company, which is not held against it, and then alone.
     assert len((tmp_path / "1.0-1").read_text().split()) == 3
 

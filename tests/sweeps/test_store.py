@@ -205,3 +205,30 @@ def test_the_versions_that_ran_a_study_are_remembered(
     monkeypatch.setattr("sparsetoken.sweeps.writer.__version__", "99.0")
     with StoreWriter(path, "mine", CELLS, 200) as store:
         assert store.versions() == sorted([sparsetoken.__version__, "99.0"])
+
+
+def test_what_cannot_be_read_as_a_store_is_not_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[sqlite3.Connection] = []
+    closed: list[sqlite3.Connection] = []
+
+    class Watched(sqlite3.Connection):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(Watched(*arguments, **options))
+        return opened[-1]
+
+    with StoreWriter(tmp_path / "a.sqlite", "mine", CELLS, 1):
+        pass
+    broken = sqlite3.connect(tmp_path / "a.sqlite")
+    broken.execute("DROP TABLE study")
+    broken.close()
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(StoreError):
+        Store(tmp_path / "a.sqlite")
+    assert opened
+    assert {*map(id, opened)} == {*map(id, closed)}

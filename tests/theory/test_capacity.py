@@ -144,10 +144,11 @@ def test_derivatives_of_the_hinged_mean(law, linear: list[float]) -> None:
 
 
 def test_the_least_excess_is_a_minimum() -> None:
-    law = attention_law(Task(10, 1, 4.0, 0.3), Query(0.7, 1.0), 6)
-    result = least_excess(law)
-    np.testing.assert_allclose(result.evaluation.gradient, 0, atol=1e-10)
-    assert np.all(np.linalg.eigvalsh(result.evaluation.hessian) > 0)
+    whole = attention_law(Task(10, 1, 4.0, 0.3), Query(0.7, 1.0), 6)
+    for law in (whole, whole.compressed):  # from a point nearby, and from 0
+        result = least_excess(law)
+        np.testing.assert_allclose(result.evaluation.gradient, 0, atol=1e-10)
+        assert np.all(np.linalg.eigvalsh(result.evaluation.hessian) > 0)
 
 
 def test_a_large_capacity_agrees_with_plain_draws() -> None:

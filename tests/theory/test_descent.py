@@ -164,6 +164,16 @@ def test_a_bias_that_one_batch_throws_about_is_said_to_amplify() -> None:
     assert calm.solution.status is Status.CONVERGED
 
 
+def test_coordinates_of_a_state_say_all_of_it() -> None:
+    coordinates = np.array([0.5, 1.1, -0.4, 0.7, 0.9, 0.3])
+    state = module._State.from_coordinates(coordinates)
+    np.testing.assert_allclose(state.coordinates(), coordinates, rtol=1e-12)
+    # In a frame of the signal, the readout and the query these are two vectors.
+    readout, query = np.array([0.5, 1.1, 0.0]), np.array([-0.4, 0.7, 0.9])
+    products = (state.readout_square, state.cross, state.query_square)
+    assert products == pytest.approx((readout @ readout, readout @ query, query @ query))
+
+
 def test_amplification_is_the_growth_of_a_deviation() -> None:
     """Start two paths a relative 1e-4 apart: their distance grows no more than is said."""
     task, step = Task(8, 2, 4.0, 0.4), Step(2.0, readout_step=8.0, bias_step=4.0, query_step=5.0)
