@@ -36,6 +36,7 @@ from sparsetoken.theory import (
     misclassification,
     oracle_ranking,
     oracle_rules,
+    potential,
     prediction,
     predictor,
     ranking,
@@ -166,17 +167,28 @@ def test_the_bar_covers_what_quadrature_misses() -> None:
         assert deviation <= bar < 1e3 * deviation
 
 
-def test_the_error_of_quadrature_is_that_of_the_worst_point() -> None:
+def test_the_error_of_quadrature_is_that_of_the_worst_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     register_loss(SoftHinge())
-    law, loss = pooled_law(TASK), get_loss("soft_hinge")
-    point = limit_readout((law, law), loss, 3.0, 1e-2).state.point
-    potential = Potential(law, loss, 3.0)
-    sums = law.signed @ point[: law.signed.shape[1]], law.scale
-    usual, truth = (potential._margin(point, 0.0, finer).moments(*sums) for finer in (1, 8))
-    error = potential._quadrature_error(point, 0.0, usual)
-    missed = np.abs(usual - truth)[:, : len(error)]
+    loss = get_loss("soft_hinge")
+
+    def errors(law: FeatureLaw) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a finer rule changes at each point, and what is said."""
+        point = limit_readout((law, law), loss, 3.0, 1e-2).state.point
+        sums = law.signed @ point[: law.signed.shape[1]], law.scale
+        found = Potential(law, loss, 3.0)
+        usual, truth = (found._margin(point, 0.0, finer).moments(*sums) for finer in (1, 8))
+        said = found._quadrature_error(point, 0.0, usual)
+        return np.abs(usual - truth)[:, : len(said)], said
+
+    missed, said = errors(pooled_law(TASK))
     assert np.all(missed.max(axis=0) > 1.2 * missed.min(axis=0))
-    assert np.all(1.1 * error >= missed.max(axis=0))
+    assert np.all(1.1 * said >= missed.max(axis=0))
+    # Of many points a grid is looked at, as fine as one likes: one error for each moment.
+    count = len(said)
+    monkeypatch.setattr(potential, "_CHECKED", (16, 7))
+    assert len(errors(attention_law(TASK, QUERY, 6))[1]) == count
 
 
 def test_the_bar_covers_what_quadrature_misses_on_a_drawn_law(

@@ -135,6 +135,7 @@ def test_message_passing_stays_low_in_the_hard_phase() -> None:
     found = floor(task, 0.6)
     assert found.phase == "hard"
     assert found.overlap > 0.7
+    assert found.reachable_test_error > found.test_error + 0.1
     simulated = simulate_message_passing(task, 0.6, dimension=400, trials=8)
     error = simulated.uncertainty["overlap"]
     assert error is not None

@@ -332,3 +332,11 @@ def test_a_loss_that_stays_smoothed_is_no_answer() -> None:
     )
     found = predict(Task(98, 31, 1.84), training.replace(reuse=True), tolerance=1e-3)
     assert not found.solution.converged or found.uncertainty.test_error > 0.1
+
+
+def test_scores_beyond_the_range_of_exp_are_no_trouble() -> None:
+    law = reused_law(TASK, Training(2.0, 2.0, query_step=1e4, reuse=True), 5)
+    assert law.is_consistent
+    assert np.all(np.isfinite(law.coordinates))
+    assert np.all((law.scale > 0) & (law.scale <= 1))
+    assert law.scale.max() > 0.99  # one token has nearly all of the weight
