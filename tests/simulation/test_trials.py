@@ -264,6 +264,8 @@ def test_a_classifier_of_one_length_is_tested_on_other_tasks_of_that_length():
         ({"dtype": "int8"}, "dtype"),
         ({"seed": -1}, "seed"),
         ({"fresh_test": -1}, "fresh_test"),
+        ({"at": 7}, "at = 7"),
+        ({"query": 0.5}, r"query = 0\.5"),
         ({"classifier": "pooled", "query": QUERY}, "query"),
         ({"classifier": "vectorised", "at": Task(7, 2, 3.0)}, "at.length"),
     ],
