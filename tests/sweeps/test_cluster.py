@@ -7,8 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -20,7 +21,7 @@ from distributed import LocalCluster
 import sparsetoken.sweeps.cluster
 from sparsetoken.cli import main
 from sparsetoken.sweeps import Progress, Store, SweepError, run_cells
-from sparsetoken.sweeps.cluster import WorkersGone, _VersionedExecutor
+from sparsetoken.sweeps.cluster import WorkersGone, _passing_to, _VersionedExecutor
 
 
 @pytest.fixture
@@ -253,3 +254,11 @@ def test_calls_whose_workers_have_gone_are_given_up_at_the_second_look() -> None
     assert isinstance(lost.exception(), WorkersGone)
     assert done.result() == 3
     assert not kept.done()
+
+
+def test_a_call_that_the_cluster_cancels_is_cancelled_here() -> None:
+    future: Future[None] = Future()
+    _passing_to(future)(SimpleNamespace(status="cancelled"))
+    assert future.cancelled()
+    with pytest.raises(CancelledError):
+        future.result(timeout=1)

@@ -207,9 +207,7 @@ def test_the_versions_that_ran_a_study_are_remembered(
         assert store.versions() == sorted([sparsetoken.__version__, "99.0"])
 
 
-def test_what_cannot_be_read_as_a_store_is_not_left_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_connection_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[sqlite3.Connection] = []
     closed: list[sqlite3.Connection] = []
 
@@ -222,13 +220,14 @@ def test_what_cannot_be_read_as_a_store_is_not_left_open(
         opened.append(Watched(*arguments, **options))
         return opened[-1]
 
-    with StoreWriter(tmp_path / "a.sqlite", "mine", CELLS, 1):
-        pass
-    broken = sqlite3.connect(tmp_path / "a.sqlite")
-    broken.execute("DROP TABLE study")
-    broken.close()
     monkeypatch.setattr(sqlite3, "connect", connect)
+    for _ in range(2):  # made, and opened again
+        with StoreWriter(tmp_path / "a.sqlite", "mine", CELLS, 1):
+            pass
+    with sqlite3.connect(tmp_path / "a.sqlite") as broken:
+        broken.execute("DROP TABLE study")
+    broken.close()
     with pytest.raises(StoreError):
         Store(tmp_path / "a.sqlite")
-    assert opened
+    assert len(opened) > 4
     assert {*map(id, opened)} == {*map(id, closed)}
