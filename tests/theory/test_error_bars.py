@@ -212,14 +212,14 @@ def test_quadrature_is_made_finer_where_it_decides(monkeypatch: pytest.MonkeyPat
         asked.append(tolerance)
         return (1e-5, 2) if tolerance > 5e-4 else fine(tolerance)
 
-    sizes, solved = [], prediction.limit_readout
+    sizes, solved = [], predictor.limit_readout
 
     def noted(laws: tuple[FeatureLaw, FeatureLaw], *arguments: Any) -> LimitReadout:
         sizes.append(len(laws[1].scale))
         return solved(laws, *arguments)
 
     monkeypatch.setattr(limit, "_table_accuracy", crude)
-    monkeypatch.setattr(prediction, "limit_readout", noted)
+    monkeypatch.setattr(predictor, "limit_readout", noted)
     found = predict(TASK, DRAWN, query=QUERY, tolerance=1e-3)
     assert sizes == 2 * [sizes[0]]
     assert asked[0] > 5e-4 >= asked[-1]

@@ -1,5 +1,4 @@
 import itertools
-import re
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,6 @@ from scipy.special import logsumexp, ndtr, ndtri, softmax
 from scipy.stats import chi2, ncx2, norm
 
 from sparsetoken import (
-    CountTable,
     Oracle,
     ParameterError,
     Task,
@@ -22,6 +20,7 @@ from sparsetoken import (
 from sparsetoken.arrays import Array
 from sparsetoken.numerics.memory import path_memory
 from sparsetoken.numerics.solution import Solution, Status
+from sparsetoken.theory import oracle as oracle_module
 from sparsetoken.theory import oracle_rules
 from sparsetoken.theory.oracle import _StrengthSearch
 from sparsetoken.theory.oracle_rules import FIT, JUDGE, MeasuredError, rule_for
@@ -510,21 +509,21 @@ def test_arguments_that_do_not_apply_are_refused() -> None:
         required_strength(task, error=1e-300)
 
 
+def test_no_strength_is_looked_for_beyond_those_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Task(10, 1, oracle_module._LARGEST_STRENGTH).strength == oracle_module._LARGEST_STRENGTH
+    with pytest.raises(ParameterError, match="strength"):
+        Task(10, 1, 1.01 * oracle_module._LARGEST_STRENGTH)
+    monkeypatch.setattr(oracle_module, "_LARGEST_STRENGTH", 300.0)
+    beyond = required_strength(Task(10**4, 1, 1.0), error=0.05, classifier="pooled")  # 329
+    assert (beyond.strength, beyond.uncertainty) == (np.inf, np.inf)
+    assert beyond.solution.status is Status.BEYOND_REACH
+    assert "no strength up to 300 is enough" in beyond.solution.message
+
+
 @pytest.mark.parametrize("classifier", ["bayes", "pooled"])
 def test_a_strength_that_nothing_bounds_has_an_infinite_bar(
     classifier: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Half of the positives have no informative token, and are missed at any strength.
-    beyond = required_strength(
-        Task(10, CountTable({0: 0.5, 1: 0.5}), 1.0), error=0.1, classifier=classifier
-    )
-    assert (beyond.strength, beyond.uncertainty) == (np.inf, np.inf)
-    assert beyond.solution.status is Status.BEYOND_REACH
-    # As far as a task's strength goes.
-    largest = float(re.findall(r"no strength up to (\S+) is enough", beyond.solution.message)[0])
-    assert Task(10, 1, largest).strength == largest
-    with pytest.raises(ParameterError, match="strength"):
-        Task(10, 1, 1.01 * largest)
     # An error that rises with the strength is one of the points of the law.
     monkeypatch.setattr(_StrengthSearch, "_slope", lambda *_: 1.0)
     found = required_strength(Task(10, 2, 1.0), error=0.1, classifier=classifier)
