@@ -67,6 +67,13 @@ def test_a_table_says_of_which_settings_it_is(curve: tuple[str, ...]) -> None:
     assert settings == ", ".join(f"{name.replace('_', ' ')} {v}" for name, v in shown.items())
 
 
+@pytest.mark.parametrize("asked", [(), ("--error", "0.1")])
+def test_an_oracle_says_of_which_nonlinearity_it_is(asked: tuple[str, ...]) -> None:
+    command = ("oracle", "--classifier", "elementwise", "--nonlinearity", "exp", *asked)
+    assert "nonlinearity exp" in " ".join(run(*command).split("Settings: ")[1].split())
+    assert json.loads(run(*command, "--json"))["settings"]["nonlinearity"] == "exp"
+
+
 def test_a_curve_as_table_json_and_picture(tmp_path: Path) -> None:
     picture = tmp_path / "curve.svg"
     curve = (

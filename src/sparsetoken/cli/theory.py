@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -306,11 +307,14 @@ def oracle(
         "nonlinearity": nonlinearity,
         "sharpness": sharpness,
     }
+    # A fixed sharpness is among the results.
+    of_the_rule = {"nonlinearity": nonlinearity} if classifier == "elementwise" else {}
     if error is None:
         _show_each(
             *(classifier, (task,), options),
             lambda task: oracle_once(task, **kind),
             *(("test_error",), _TASK),
+            more=of_the_rule,
         )
         return
     refuse_unread_options(["strength"], "the strength is what --error asks for")
@@ -322,7 +326,7 @@ def oracle(
         return strength_curve(task, over=over, values=values, error=error, **kind)
 
     matter = [name for name in _TASK if name != "strength"]
-    known = _known(task) | {"error": error}
+    known = _known(task) | of_the_rule | {"error": error}
     _show(classifier, known, options, once, along, ("strength",), matter)
 
 
@@ -333,14 +337,19 @@ def _show_each(
     evaluate: Callable[..., Record],
     drawn: Sequence[str],
     matter: Sequence[str],
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Show a quantity that is computed for each value of a curve on its own."""
+    """Show a quantity that is computed for each value of a curve on its own.
+
+    `more` are settings to tell that are not of those.
+    """
 
     def along(over: str, values: Iterable[float]) -> Sequence[Record]:
         return [evaluate(*vary(over, value, *settings)) for value in values]
 
     once = functools.partial(evaluate, *settings)
-    _show(classifier, _known(*settings), options, once, along, drawn, matter)
+    known = {**_known(*settings), **more}
+    _show(classifier, known, options, once, along, drawn, matter)
 
 
 def _known(*settings: Described) -> dict[str, Any]:

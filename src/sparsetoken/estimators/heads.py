@@ -18,7 +18,6 @@ from sparsetoken.losses import Loss
 from sparsetoken.numerics.solution import Solution
 
 __all__ = [
-    "FAMILIES",
     "LEAST_UNIT",
     "SUMMARIES",
     "FittedHeads",
@@ -33,11 +32,7 @@ __all__ = [
     "sharpness_of",
 ]
 
-# From the simplest to the richest: the mean of the tokens, the coordinates' maxima or minima alone,
-# mean, maxima and minima together, the two-step query with its readout, refinement with q = κ w, and
-# refinement with a query of its own.
-FAMILIES = ("pooled", "maxima", "minima", "extremes", "two-step", "tied", "free")
-# Those without a query, and which of mean, maxima and minima they read.
+# The kinds of readout without a query, and which of mean, maxima and minima they read.
 SUMMARIES = {"pooled": (0, 1), "maxima": (1, 2), "minima": (2, 3), "extremes": (0, 3)}
 
 # An attended feature of independent tokens has the standard deviation ‖p‖. One that varies much less is

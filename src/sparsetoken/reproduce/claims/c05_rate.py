@@ -33,9 +33,9 @@ def judge(table: Table) -> Verdict:
     relative = Quantity(measured.value / constant, (measured.uncertainty or 0.0) / constant)
     conditions = [
         within("theory: slope for α0 >= 1000", slope, -1.02, -0.98),
-        within("theory: α0 (1 - |s|) at the largest α0 over the formula's C", ratio, 0.98, 1.02),
+        within("theory: α0 (1 - |γ|) at the largest α0 over the formula's C", ratio, 0.98, 1.02),
         within("simulation: slope", simulated_slope, -1.1, -0.9),
-        within("simulation: α0 (1 - |s|) at the largest simulated α0 over C", relative, 0.9, 1.1),
+        within("simulation: α0 (1 - |γ|) at the largest simulated α0 over C", relative, 0.9, 1.1),
         agreement("misalignment", table, "misalignment", ("alpha0",)),
     ]
     numbers = {
@@ -51,7 +51,7 @@ def draw(table: Table) -> dict[str, Drawing]:
     """Draw the misalignment against the sample ratio."""
     settings = table.settings
     figure, (panel,) = new_figure()
-    line_over_dots(panel, table, "alpha0", "misalignment", look_of("query").named("1 - |s|"))
+    line_over_dots(panel, table, "alpha0", "misalignment", look_of("query").named("1 - |γ|"))
     theory = table.select(source="theory").ordered("alpha0")
     alpha0 = theory.column("alpha0")
     draw_reference(
@@ -76,14 +76,14 @@ CLAIM = Claim(
     number=5,
     name="rate",
     title="The query's misalignment falls as C/α0",
-    statement="1 - |s| = C/α0 + o(1/α0), where s is the cosine of the query with the signal.",
+    statement="1 - |γ| = C/α0 + o(1/α0), where γ is the cosine of the query with the signal.",
     meaning=(
         "Ten times the data leave a tenth of the error in where attention looks. The formula for "
         "the constant says how much data a given precision costs."
     ),
     criterion=(
-        "Theory: log-log slope -1 ± 0.02 for α0 >= 1000, and α0 (1 - |s|) at the largest α0 within "
-        "2 % of C. Simulation: slope -1 ± 0.1 over α0 >= 30, C within 10 %, and 1 - |s| "
+        "Theory: log-log slope -1 ± 0.02 for α0 >= 1000, and α0 (1 - |γ|) at the largest α0 within "
+        "2 % of C. Simulation: slope -1 ± 0.1 over α0 >= 30, C within 10 %, and 1 - |γ| "
         f"{AGREES}."
     ),
     settings={
