@@ -978,9 +978,10 @@ def test_outliers_that_hide_the_bulk_are_told_of() -> None:
     broken[17, 2, 1] = 1e5
     with pytest.warns(UserWarning, match="outliers set the units.*the farthest in sample 17"):
         AttentionClassifier(refine=False).fit(broken, y)
-    # One broken coordinate, words that are rare, and ranks are no reason to warn.
+    # One broken coordinate, words that are rare, long tails and ranks are no reason to warn.
+    tails = rng.standard_normal(X.shape) * np.exp(1.5 * rng.standard_normal(X.shape))
     X[..., 3] = broken[..., 3]
     rare = (rng.random(X.shape) < 0.01).astype(float)
     ranks = TokenWise(QuantileTransformer(n_quantiles=100, output_distribution="normal"))
-    for plain in (X, rare, ranks.fit_transform(broken)):
+    for plain in (X, rare, tails, ranks.fit_transform(broken)):
         AttentionClassifier(refine=False).fit(plain, y)
