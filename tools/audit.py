@@ -320,7 +320,10 @@ def audit_setting(setting: Setting, rng: np.random.Generator) -> dict[str, Score
         values = {d: np.array([seen[name] for seen in runs]) for d, runs in trials.items()}
         # Means of few counted errors are not normal, a loss of 0 is one of rounding, and what never
         # varies has no standard error.
-        samples = {"test_error": FRESH, "train_error": setting.training["alpha1"] * sizes[-1]}
+        counted = setting.training["alpha1"] * sizes[-1]
+        samples = {"test_error": FRESH, "train_error": counted}
+        if setting.training["loss"] == "hinge":  # that of most samples is 0
+            samples["train_loss"] = FEW * counted
         if name in samples and value * samples[name] * setting.trials < FEW:
             continue
         if name == "train_loss" and value < ROUNDING:
