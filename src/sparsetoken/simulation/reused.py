@@ -68,17 +68,7 @@ def reduced_reused(
     bias = -training.bias_step * slope * float(labels.mean())
 
     parts = _parts((on_signal, on_readout), readout, labels, bias, loss)
-    norm = float(np.linalg.norm(parts))
-
-    # Along the query's noise: the sum of `parts` times the noise is known, and points against it. They
-    # add up to 0 in each sample, so that they are orthogonal to the signs.
-    unit = 1 / norm if norm > 0 else 0.0
-    length = -float(chi(dimension - 2, rng))
-    on_query = rng.standard_normal((count, task.length))
-    on_query -= (float(signs @ on_query.sum(axis=1)) * signs)[:, None]
-    missing = unit * (length - unit * float(np.vdot(parts, on_query)))
-    for rows in _blocks(parts):
-        on_query[rows] += missing * parts[rows]
+    on_query, unit = _against_parts(parts, signs, float(chi(dimension - 2, rng)), rng)
     tokens = (on_signal, on_readout, on_query)
     rate = -training.query_step * training.inverse_temperature / size
     query = rate * np.array([np.vdot(parts, values) for values in tokens])
@@ -90,6 +80,24 @@ def reduced_reused(
     lost = (signs, unit, parts)
     features = _features(tokens, query, lost, training.inverse_temperature, dimension, rng, dtype)
     return state, features, labels
+
+
+def _against_parts(
+    parts: Array, signs: Array, length: float, rng: np.random.Generator
+) -> tuple[Array, float]:
+    """Draw the noise along that of the query (n, L), and return it with the factor of unit `parts`.
+
+    The sum of `parts` times the noise is known, and points against it. They add up to 0 in each
+    sample, so that they are orthogonal to the signs.
+    """
+    norm = float(np.linalg.norm(parts))
+    unit = 1 / norm if norm > 0 else 0.0
+    noise = rng.standard_normal(parts.shape)
+    noise -= (float(signs @ noise.sum(axis=1)) * signs)[:, None]
+    missing = -unit * (length + unit * float(np.vdot(parts, noise)))
+    for rows in _blocks(parts):
+        noise[rows] += missing * parts[rows]
+    return noise, unit
 
 
 def _parts(
